@@ -1,0 +1,44 @@
+// Small point-wise kernels: sums, biases, dropout with residual, copies, column sums.
+#pragma once
+
+#include "base/rng.h"
+#include "kernels/executor.h"
+
+namespace megatron::kernels {
+
+/// dst = src, element by element; shapes equal, any strides (last stride 1), float32/float64 converted.
+void copy(Executor& exec, ConstTensorView src, TensorView dst);
+/// dst = 0
+void fill_zero(Executor& exec, TensorView dst);
+/// dst += src (same shape, same dtype).
+void add_in_place(Executor& exec, ConstTensorView src, TensorView dst);
+/// dst *= factor
+void scale_in_place(Executor& exec, double factor, TensorView dst);
+/// y[T,H] += bias[H]
+void add_bias(Executor& exec, ConstTensorView bias, TensorView y);
+/// bias_grad[H] += column sums of dy[T,H], over tokens in blocks of 64 added by the canonical tree. Level 0.
+void bias_grad(Executor& exec, ConstTensorView dy, TensorView grad);
+
+/// Which logical positions rows stand for: sample_index[t] = global sample number, position[t] = place in its sequence.
+/// Pointers to T int64 values, null on meta.
+struct RowPositions {
+  const std::int64_t* sample_index = nullptr;
+  const std::int64_t* position = nullptr;
+};
+
+/// Dropout as a function of position: element (sample, position, feature) is kept iff the word feature % 4 of
+/// philox(key, (sample, position, feature / 4)) is ≥ p; kept values are scaled by 1/(1 − p).
+/// `first_feature` is the logical index of column 0.
+struct DropoutSpec {
+  double probability = 0.0;
+  PhiloxKey key{};
+  std::int64_t first_feature = 0;
+};
+
+/// y = residual + dropout(x + bias). bias may be a null view, residual may be a null view. y may alias x or residual.
+void bias_dropout_add(Executor& exec, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
+                      const DropoutSpec& dropout, RowPositions rows, TensorView y);
+/// dx = dropout mask · dy. dx may alias dy.
+void dropout_backward(Executor& exec, ConstTensorView dy, const DropoutSpec& dropout, RowPositions rows, TensorView dx);
+
+}  // namespace megatron::kernels

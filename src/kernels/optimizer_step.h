@@ -1,0 +1,29 @@
+// One pass over parameters: AdamW (arXiv 1711.05101), SGD; and the exact pieces of norms.
+#pragma once
+
+#include <span>
+
+#include "base/exact_sum.h"
+#include "kernels/executor.h"
+
+namespace megatron::kernels {
+
+struct AdamStep {
+  double lr, beta1, beta2, eps, weight_decay;
+  double bias_correction1, bias_correction2;  // 1 − beta^step
+  double grad_scale;                          // multiplies the gradient first (1/tokens, clipping)
+};
+
+/// p −= lr·(m̂/(√v̂ + eps) + wd·p) in place on flat fp32 (or fp64) tensors of equal length; the scalars are rounded to the tensors' type.
+void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v);
+/// g' = grad_scale·g + wd·p; buf = momentum·buf + g' (buf = g' when `first`); p −= lr·buf. buf may be null with momentum 0.
+void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, double grad_scale, bool first, TensorView p,
+              ConstTensorView g, TensorView buf);
+/// Adds the squares of x (flat) to `sum`: each segment of 64 elements, counted from element 0, is summed in double in
+/// order, then added exactly. Cuts at multiples of 64 do not change the result.
+void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum);
+/// True if every element is finite.
+bool all_finite(Executor& exec, ConstTensorView x);
+std::int64_t count_zeros(Executor& exec, ConstTensorView x);
+
+}  // namespace megatron::kernels

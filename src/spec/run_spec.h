@@ -1,0 +1,87 @@
+// The whole description of one run: what `config` makes from options and everything else reads.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "spec/model_spec.h"
+#include "spec/optimizer_spec.h"
+#include "spec/parallel_spec.h"
+
+namespace megatron::spec {
+
+struct BatchSpec {
+  std::int64_t micro_batch_size = 0;
+  std::int64_t global_batch_size = 0;   // derived default: micro_batch_size · dp
+  std::int64_t num_micro_batches = 0;   // derived: per step and data-parallel rank
+  std::optional<std::int64_t> train_iters, train_samples;
+  std::int64_t eval_iters = 100;
+  std::optional<std::int64_t> eval_interval;
+  std::optional<std::int64_t> eval_micro_batch_size, eval_global_batch_size;
+  std::optional<std::int64_t> exit_interval;
+  std::optional<double> exit_duration_minutes;
+  bool skip_train = false;
+};
+
+enum class DataloaderType : std::uint8_t { single, cyclic };
+
+struct DataSpec {
+  std::vector<std::string> data_path;  // [w1 p1 w2 p2 …] or [p1 p2 …], as given
+  std::vector<std::string> train_data_path, valid_data_path, test_data_path;
+  std::string split = "969, 30, 1";
+  bool split_given = false;
+  bool mock_data = false;
+  std::optional<std::string> data_cache_path;
+  std::string tokenizer_type;  // "ByteLevel", "NullTokenizer"; empty: not given
+  std::optional<std::int64_t> null_tokenizer_eod_id, null_tokenizer_pad_id;
+  bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
+  DataloaderType dataloader_type = DataloaderType::single;
+  double mid_level_dataset_surplus = 0.005;
+};
+
+struct CheckpointSpec {
+  std::optional<std::string> save, load;
+  std::optional<std::int64_t> save_interval;
+  std::optional<std::int64_t> ckpt_step;
+  bool finetune = false;
+  bool no_save_optim = false, no_load_optim = false;
+  bool exit_on_missing_checkpoint = false;
+};
+
+struct LogSpec {
+  std::int64_t log_interval = 100;
+  bool log_throughput = false;
+  bool log_params_norm = false;
+  bool log_num_zeros_in_grad = false;
+  std::optional<std::string> log_json;
+  bool check_for_nan = true;
+};
+
+enum class ParamsDType : std::uint8_t { float32, bfloat16, float16 };
+
+struct NumericsSpec {
+  std::uint64_t seed = 1234;
+  ParamsDType params_dtype = ParamsDType::float32;  // as asked for; this version computes in float32 and says so
+};
+
+/// Faults that a run injects into itself (tests, `--inject-fault`): see comm/fault_plan.h for the text form.
+struct FaultSpec {
+  std::optional<std::string> inject_fault;
+};
+
+struct RunSpec {
+  ModelSpec model;
+  ParallelSpec parallel;
+  OptimizerSpec optimizer;
+  BatchSpec batch;
+  DataSpec data;
+  CheckpointSpec checkpoint;
+  LogSpec log;
+  NumericsSpec numerics;
+  FaultSpec fault;
+  std::optional<std::string> distributed_backend;  // "local", "mpi"; unset: by launcher
+};
+
+}  // namespace megatron::spec

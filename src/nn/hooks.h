@@ -1,0 +1,24 @@
+// What layers tell the outside: a gradient is complete, a block's parameters are needed.
+#pragma once
+
+#include "nn/parameter.h"
+
+namespace megatron::nn {
+
+/// Implemented by optim/grad_buffer.h. Called on the rank thread after the last contribution of one micro-batch to
+/// parameter.main_grad; the sink knows which micro-batch of the step is the last.
+class GradSink {
+ public:
+  virtual ~GradSink() = default;
+  virtual void grad_ready(Parameter& parameter) = 0;
+};
+
+/// Brackets each unit (block, embedding, head) of a stage, so that parameters may be gathered just before use.
+class ParameterResidency {
+ public:
+  virtual ~ParameterResidency() = default;
+  virtual void acquire(int unit) = 0;
+  virtual void release(int unit) = 0;
+};
+
+}  // namespace megatron::nn

@@ -1,0 +1,45 @@
+// A trainable tensor of a layer: its logical name, its shard, its value and the place where its gradient is summed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "spec/sharding.h"
+#include "tensor/tensor.h"
+
+namespace megatron::nn {
+
+/// Over which ranks of the tensor-parallel group the gradient must still be summed at the end of a step (besides DP).
+enum class GradReduction : std::uint8_t {
+  none,             // the shard's gradient is complete
+  tensor_parallel,  // each rank saw some of the tokens or heads: sum over TP (norm weights and row biases under SP, q/k norms)
+  shared_kv_rows,   // rows of key/value heads that several TP ranks hold: sum these rows over those ranks
+};
+
+/// How a parameter is initialised, as a function of the logical element index (kernels/initialize.h).
+struct Initializer {
+  enum class Kind : std::uint8_t { zeros, ones, normal, uniform } kind = Kind::zeros;
+  double scale = 0.0;  // std or bound
+};
+
+struct Parameter {
+  std::string name;  // Megatron Core's, with the global layer number: decoder.layers.0.mlp.linear_fc1.weight
+  spec::Sharding sharding;
+  Initializer init;
+  GradReduction grad_reduction = GradReduction::none;
+  bool trainable = true;
+  /// No weight decay: biases and tensors of one dimension (Megatron's rule).
+  bool decay = true;
+  /// This is the head's use of the tied embedding table: same name and logical tensor as the table. It has a main_grad of its
+  /// own; it is neither counted in the norm nor saved. Its value shares the table's memory where both live on one stage.
+  bool tied_use = false;
+
+  Tensor value;      // local shard, [local_rows] or [local_rows, local_cols]
+  Tensor main_grad;  // same shape; set by optim/grad_buffer.h; tasks add to it
+  /// Counts updates of `value`; a packed copy may be kept for one version.
+  std::uint64_t version = 0;
+};
+
+}  // namespace megatron::nn

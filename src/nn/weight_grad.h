@@ -1,0 +1,54 @@
+// Weight-gradient work as data: a backward pass queues it, and it runs at once (while the reduction of dx is under way)
+// or later (instruction W). The only code that writes the main_grad of a matrix.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include "kernels/executor.h"
+#include "nn/hooks.h"
+#include "nn/parameter.h"
+
+namespace megatron::nn {
+
+/// weight.main_grad[O,I] += dy[T,O]ᵀ·x[T,I]; bias (may be null).main_grad[O] += column sums of dy.
+struct LinearTask {
+  Parameter* weight;
+  Parameter* bias;
+  Tensor x, dy;
+};
+
+/// table.main_grad[id − first_row] += dy[t]; ids: T int64 alive until the task has run (they belong to the micro-batch).
+struct EmbeddingTask {
+  Parameter* table;
+  const std::int64_t* ids;
+  std::int64_t first_row;
+  Tensor dy;
+};
+
+using WeightGradTask = std::variant<LinearTask, EmbeddingTask>;
+
+class WeightGradQueue {
+ public:
+  /// `sink` may be null (gradients without data parallelism bookkeeping: tests).
+  WeightGradQueue(kernels::Executor& exec, GradSink* sink) : exec_(exec), sink_(sink) {}
+
+  /// Deferred: tasks wait for drain(); else push() runs the task before it returns.
+  void set_deferred(bool deferred) { deferred_ = deferred; }
+  void push(WeightGradTask task);
+  void drain();
+  /// For gradients that a layer sums itself (norm weights and the like): tells the sink.
+  void grad_ready(Parameter& parameter);
+  bool empty() const { return tasks_.empty(); }
+
+ private:
+  void execute(WeightGradTask& task);
+
+  kernels::Executor& exec_;
+  GradSink* sink_;
+  bool deferred_ = false;
+  std::vector<WeightGradTask> tasks_;
+};
+
+}  // namespace megatron::nn

@@ -1,0 +1,60 @@
+// Runs the instruction list of this rank's stage for one step: one loop, one switch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/exact_sum.h"
+#include "model/stage.h"
+#include "nn/hooks.h"
+#include "schedule/instruction.h"
+
+namespace megatron::pipeline {
+
+struct StepTimes {
+  double forward_seconds = 0, backward_seconds = 0;
+  double exposed_communication_seconds = 0;  // waiting for messages of other stages
+};
+
+struct StepOutput {
+  /// Last stage: Σ loss·mask over the micro-batches, exact; a token with mask 0 contributes nothing, whatever its loss.
+  ExactSum loss_sum;
+  /// Last stage: Σ mask, and the number of tokens with mask ≠ 0.
+  ExactSum mask_sum;
+  std::int64_t trained_tokens = 0;
+  StepTimes times;
+  /// First non-finite tensor met (loss or a stage's output or input gradient), empty if none: "loss of micro-batch 3".
+  std::string first_bad_tensor;
+};
+
+struct EngineOptions {
+  std::uint64_t seed = 1234;
+  bool check_for_nan = true;
+  double loss_scale = 1.0;
+};
+
+class Engine {
+ public:
+  Engine(mesh::Rank& rank, model::Stage& stage, const spec::RunSpec& run, EngineOptions options);
+
+  /// Executes `instructions` (with communication already inserted). batches[i].index == i. `sink` may be null in evaluation.
+  /// Instructions without any backward run as evaluation: nothing is stashed, no dropout.
+  StepOutput run_step(std::span<const schedule::Instruction> instructions, std::span<const nn::MicroBatch> batches,
+                      nn::GradSink* sink);
+  /// See nn::Pass::observe_hidden; kept for all later steps.
+  void set_hidden_observer(std::function<void(std::int64_t micro_batch, std::int64_t layer, const Tensor&)> observer);
+  /// Last stage: sees the per-token losses of each micro-batch [T].
+  void set_loss_observer(std::function<void(std::int64_t micro_batch, const Tensor&)> observer);
+
+ private:
+  mesh::Rank& rank_;
+  model::Stage& stage_;
+  const spec::RunSpec& run_;
+  EngineOptions options_;
+  std::function<void(std::int64_t, std::int64_t, const Tensor&)> hidden_observer_;
+  std::function<void(std::int64_t, const Tensor&)> loss_observer_;
+};
+
+}  // namespace megatron::pipeline

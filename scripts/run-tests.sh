@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Runs every test program of a build folder and counts: passed, failed, skipped (for want of reference data and others).
+#   scripts/run-tests.sh [BUILD] [filter of program names]
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build="${1:-build}"
+filter="${2:-}"
+logs="$build/test-logs"
+mkdir -p "$logs"
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_mpi_yield_when_idle=1
+
+passed=0 failed=0 skipped=0 skipped_data=0
+failed_programs=()
+started=$SECONDS
+for program in "$build"/tests/*_test; do
+  name="$(basename "$program")"
+  [[ -n "$filter" && "$name" != *"$filter"* ]] && continue
+  log="$logs/$name.log"
+  begin=$SECONDS
+  timeout 900 "$program" --gtest_color=no >"$log" 2>&1 </dev/null
+  status=$?
+  p=$(grep -c '^\[       OK \]' "$log")
+  s=$(grep -c '^\[  SKIPPED \] .*(' "$log")
+  f=$(grep -c '^\[  FAILED  \] .* ([0-9]* ms)' "$log")
+  d=$(grep -c 'no reference data:' "$log")
+  if [ "$status" -ne 0 ] && [ "$f" -eq 0 ]; then f=1; fi  # crashed or timed out
+  passed=$((passed + p)); failed=$((failed + f)); skipped=$((skipped + s)); skipped_data=$((skipped_data + d))
+  printf '%-22s %5d passed %3d failed %3d skipped %5d s\n' "$name" "$p" "$f" "$s" $((SECONDS - begin))
+  if [ "$f" -ne 0 ]; then
+    failed_programs+=("$name")
+    echo "--- $log (exit status $status), its failures:"
+    grep -nE 'Failure$|FAILED|ERROR: |WARNING: ThreadSanitizer|runtime error|terminate called' "$log" | head -40
+    tail -n 25 "$log"
+    echo "---"
+  fi
+done
+echo "tests took $((SECONDS - started)) s; skipped for want of reference data: $skipped_data"
+echo "$passed passed, $failed failed, $skipped skipped"
+if [ $((passed + failed)) -eq 0 ]; then
+  echo "no test ran" >&2
+  exit 1
+fi
+[ "$failed" -eq 0 ]

@@ -1,0 +1,151 @@
+// Pipeline layout strings: see layer_split.h.
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "spec/layer_split.h"
+
+namespace megatron::spec {
+namespace {
+
+constexpr int kMaxRepeat = 100000;
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The number at `at`, or -1; moves `at` behind it.
+int read_number(std::string_view text, std::size_t& at) {
+  if (at >= text.size() || !is_digit(text[at])) return -1;
+  int value = 0;
+  for (; at < text.size() && is_digit(text[at]); ++at) {
+    value = value * 10 + (text[at] - '0');
+    if (value > kMaxRepeat) throw ConfigError(str_cat("pipeline layout: a repeat above ", kMaxRepeat));
+  }
+  return value;
+}
+
+std::string repeat(std::string_view text, int times) {
+  std::string out;
+  for (int i = 0; i < times; ++i) out += text;
+  return out;
+}
+
+/// "(x)*n" → n times x; brackets do not nest.
+std::string expand_brackets(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t close = text[at] == '(' ? text.find(')', at) : std::string_view::npos;
+    if (close == std::string_view::npos || text.substr(at + 1, close - at - 1).find('(') != std::string_view::npos ||
+        close + 1 >= text.size() || text[close + 1] != '*') {
+      out += text[at++];
+      continue;
+    }
+    std::size_t after = close + 2;
+    const int times = read_number(text, after);
+    if (times < 0) {
+      out += text[at++];
+      continue;
+    }
+    out += repeat(text.substr(at + 1, close - at - 1), times);
+    at = after;
+  }
+  return out;
+}
+
+/// "x*n" → n times x.
+std::string expand_letters(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    std::size_t after = at + 2;
+    const int times = at + 1 < text.size() && text[at + 1] == '*' ? read_number(text, after) : -1;
+    if (times < 0) {
+      out += text[at];
+    } else {
+      out += repeat(text.substr(at, 1), times);
+      at = after - 1;
+    }
+  }
+  return out;
+}
+
+std::int64_t count_of(const std::string& stage, char kind) { return std::count(stage.begin(), stage.end(), kind); }
+
+std::int64_t total_of(const std::vector<std::string>& stages, char kind) {
+  return std::accumulate(stages.begin(), stages.end(), std::int64_t{0},
+                         [kind](std::int64_t sum, const std::string& s) { return sum + count_of(s, kind); });
+}
+
+void check_ends(const std::vector<std::string>& stages) {
+  const std::string all = std::accumulate(stages.begin(), stages.end(), std::string());
+  if (all.empty()) throw ConfigError("pipeline layout: no layer at all");
+  if (all.front() != 'E' || total_of(stages, 'E') != 1)
+    throw ConfigError("pipeline layout: the embedding E must be the first layer, once");
+  if (all.back() != 'L' || total_of(stages, 'L') != 1)
+    throw ConfigError("pipeline layout: the loss L must be the last layer, once");
+  const auto mtp = all.find('m');
+  if (mtp != std::string::npos && all.find('t', mtp) != std::string::npos)
+    throw ConfigError("pipeline layout: multi-token-prediction layers m stand after all decoder layers t");
+}
+
+void check_mtp(const std::vector<std::string>& stages, int pp, std::int64_t mtp_num_layers) {
+  if (total_of(stages, 'm') != mtp_num_layers)
+    throw ConfigError(str_cat("pipeline layout: ", total_of(stages, 'm'),
+                              " multi-token-prediction layers, the model has ", mtp_num_layers));
+  std::int64_t holders = 0;
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    if (count_of(stages[i], 'm') == 0) continue;
+    ++holders;
+    const auto chunk = i / static_cast<std::size_t>(pp);
+    if (chunk + 1 != stages.size() / static_cast<std::size_t>(pp))
+      throw ConfigError("pipeline layout: multi-token-prediction layers m belong into the last chunk");
+    if (pp > 1 && i % static_cast<std::size_t>(pp) == 0)
+      throw ConfigError("pipeline layout: multi-token-prediction layers m cannot stand on the first pipeline rank");
+  }
+  if (holders > 1) throw ConfigError("pipeline layout: all multi-token-prediction layers m belong into one stage");
+}
+
+}  // namespace
+
+std::vector<std::string> parse_pipeline_layout(std::string_view layout) {
+  std::string text = expand_letters(expand_brackets(layout));
+  std::erase(text, ',');
+  std::vector<std::string> stages(1);
+  for (char c : text) {
+    if (c == '|') {
+      stages.emplace_back();
+    } else if (c == 'E' || c == 't' || c == 'm' || c == 'L') {
+      stages.back() += c;
+    } else {
+      throw ConfigError(str_cat("pipeline layout \"", layout, "\": \"", c, "\" is none of E, t, m, L"));
+    }
+  }
+  return stages;
+}
+
+std::vector<std::vector<LayerRange>> split_by_layout(std::string_view layout, int pipeline_parallel,
+                                                     std::int64_t num_layers, std::int64_t mtp_num_layers) {
+  const std::vector<std::string> stages = parse_pipeline_layout(layout);
+  const auto pp = static_cast<std::size_t>(pipeline_parallel);
+  if (stages.size() % pp != 0)
+    throw ConfigError(str_cat("pipeline layout: ", stages.size(), " stages do not divide by pipeline size ", pp));
+  check_ends(stages);
+  if (total_of(stages, 't') != num_layers)
+    throw ConfigError(
+        str_cat("pipeline layout: ", total_of(stages, 't'), " decoder layers, the model has ", num_layers));
+  check_mtp(stages, pipeline_parallel, mtp_num_layers);
+  std::vector<std::vector<LayerRange>> ranges(pp);
+  std::int64_t next = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const std::int64_t count = count_of(stages[s], 't');
+    ranges[s % pp].push_back({next, count});
+    next += count;
+  }
+  return ranges;
+}
+
+bool layout_has_standalone_mtp(std::string_view layout) {
+  for (const std::string& stage : parse_pipeline_layout(layout))
+    if (count_of(stage, 'm') > 0) return count_of(stage, 'L') == 0;
+  return false;
+}
+
+}  // namespace megatron::spec

@@ -55,7 +55,7 @@ TEST(RankOrder, GroupsOfMegatron) {
   MEGATRON_REQUIRE_REFERENCE(path);
   int compared = 0;
   for (const auto& entry : nlohmann::json::parse(std::ifstream(path))) {
-    if (!entry.contains("ok")) continue;
+    if (!entry.contains("ok") || !entry["ok"].is_object()) continue;
     const auto& ok = entry["ok"];
     const std::string text = entry["order"];
     auto size = [](const nlohmann::json& value) { return value.get<int>(); };

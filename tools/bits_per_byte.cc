@@ -1,0 +1,70 @@
+// Prints the validation loss of a byte-level run in bits per byte beside that of an order-3 byte model on the same text:
+//   bits_per_byte --text FILE --log LOG.jsonl --held-out 0.05
+// The text is one document per line, as `megatron preprocess` reads it; the end-of-document token stands for the newline, so
+// every byte of the text is one token. Exit status 1 if the trained model is worse than the order-3 model.
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+
+#include "base/check.h"
+#include "base/mapped_file.h"
+#include "data/witten_bell.h"
+
+namespace {
+
+// Offset of the first held-out line: the split cuts the list of lines, not the bytes.
+std::size_t held_out_offset(std::span<const std::byte> text, double held_out) {
+  std::int64_t lines = 0;
+  for (const std::byte b : text) lines += b == std::byte{'\n'} ? 1 : 0;
+  const auto keep = static_cast<std::int64_t>(std::nearbyint((1.0 - held_out) * static_cast<double>(lines)));
+  std::int64_t seen = 0;
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (text[i] == std::byte{'\n'} && ++seen == keep) return i + 1;
+  return text.size();
+}
+
+double last_validation_loss(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw megatron::IoError(path + ": cannot open");
+  double loss = NAN;
+  for (std::string line; std::getline(in, line);) {
+    const auto record = nlohmann::json::parse(line);
+    if (record.contains("validation_loss")) loss = record["validation_loss"].get<double>();
+  }
+  if (std::isnan(loss)) throw megatron::IoError(path + ": holds no validation loss");
+  return loss;
+}
+
+int run(int argc, char** argv) {
+  std::string text_path, log_path;
+  double held_out = 0.05;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    if (name == "--text") text_path = argv[i + 1];
+    else if (name == "--log") log_path = argv[i + 1];
+    else if (name == "--held-out") held_out = std::stod(argv[i + 1]);
+    else throw megatron::ConfigError("unknown option " + name + "; known: --text --log --held-out");
+  }
+  const megatron::MappedFile text(text_path);
+  const std::size_t cut = held_out_offset(text.bytes(), held_out);
+  const double markov = megatron::data::witten_bell_bits_per_byte(text.bytes().first(cut), text.bytes().subspan(cut));
+  const double bits = last_validation_loss(log_path) / std::log(2.0);
+  std::printf("validation: %.3f bits per byte (order-3: %.3f)\n", bits, markov);
+  return bits > markov ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bits_per_byte: %s\n", error.what());
+    return 2;
+  }
+}

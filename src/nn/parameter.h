@@ -35,6 +35,9 @@ struct Parameter {
   /// This is the head's use of the tied embedding table: same name and logical tensor as the table. It has a main_grad of its
   /// own; it is neither counted in the norm nor saved. Its value shares the table's memory where both live on one stage.
   bool tied_use = false;
+  /// The lookup's table of a model whose head is tied to it (the use in the head has tied_use instead): the gradients of both
+  /// uses are summed once per step, over the embedding group where they live on different stages.
+  bool shared_embedding = false;
 
   Tensor value;      // local shard, [local_rows] or [local_rows, local_cols]
   Tensor main_grad;  // same shape; set by optim/grad_buffer.h; tasks add to it

@@ -1,0 +1,23 @@
+// The commands of the program: one function per command, defined in the file of its name.
+#pragma once
+
+#include <span>
+#include <string>
+
+namespace megatron::cli {
+
+/// What stands behind the command's name on the command line.
+using Arguments = std::span<const std::string>;
+
+/// Each returns the exit status; `main` turns ConfigError into 2, CommError into 3 and any other exception into 1.
+int run_train(Arguments args);
+int run_validate(Arguments args);
+int run_inspect(Arguments args);
+int run_preprocess(Arguments args);
+int run_generate(Arguments args);
+int run_verify(Arguments args);
+int run_bench(Arguments args);
+int run_doctor(Arguments args);
+int run_options(Arguments args);
+
+}  // namespace megatron::cli

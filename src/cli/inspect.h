@@ -1,0 +1,14 @@
+// What `megatron inspect` can show of a run; all of it needs the description only, no tensor and no other rank.
+#pragma once
+
+#include "spec/run_spec.h"
+
+namespace megatron::cli {
+
+/// Each prints to standard output (a table, or with `json` one JSON document) and returns the exit status.
+int inspect_ranks(const spec::RunSpec& run, bool json);
+int inspect_model(const spec::RunSpec& run, bool json);
+int inspect_pipeline(const spec::RunSpec& run, bool json);
+int inspect_lr(const spec::RunSpec& run, bool json);
+
+}  // namespace megatron::cli

@@ -1,0 +1,51 @@
+// What the front doors of the kernels share: shape checks, null views, counting of bytes.
+#pragma once
+
+#include "kernels/executor.h"
+
+namespace megatron::kernels {
+
+/// A null view stands for an absent operand; a meta view has a shape but no memory.
+inline bool is_null(const tensor::ViewBase& view) { return view.num_dims() == 0; }
+
+inline bool is_floating(DType dtype) { return dtype == DType::float32 || dtype == DType::float64; }
+
+/// fp64 goes to the oracle, fp32 to the vector code; nothing else is computed with.
+inline bool is_double(const tensor::ViewBase& view) { return view.dtype == DType::float64; }
+
+inline void check_floating(const tensor::ViewBase& view, const char* name) {
+  MEGATRON_CHECK(is_floating(view.dtype), name, " is ", dtype_name(view.dtype), ", not float32 or float64");
+}
+
+/// `view` has this shape and dtype, and a dense last dim.
+inline void check_view(const tensor::ViewBase& view, const Shape& shape, DType dtype, const char* name) {
+  MEGATRON_CHECK_EQ(view.shape, shape, name);
+  MEGATRON_CHECK(view.dtype == dtype, name, " is ", dtype_name(view.dtype), ", not ", dtype_name(dtype));
+  MEGATRON_CHECK(shape[-1] <= 1 || view.strides[-1] == 1, name, ": last stride ", view.strides[-1]);
+}
+
+inline void check_matrix(const tensor::ViewBase& view, const char* name) {
+  MEGATRON_CHECK_EQ(view.num_dims(), 2, name, " has shape ", view.shape);
+  check_floating(view, name);
+  MEGATRON_CHECK(view.shape[1] <= 1 || view.strides[1] == 1, name, ": last stride ", view.strides[1]);
+}
+
+/// A dense vector of `size` elements.
+inline void check_vector(const tensor::ViewBase& view, std::int64_t size, DType dtype, const char* name) {
+  check_view(view, {size}, dtype, name);
+}
+
+/// Integer operands are plain pointers; they are null on meta only.
+inline void check_pointer(const Executor& exec, const void* pointer, std::int64_t count, const char* name) {
+  MEGATRON_CHECK(pointer != nullptr || count == 0 || exec.is_meta(), name, " is null");
+}
+
+inline void count_bytes(Executor& exec, std::int64_t bytes) { exec.counters().bytes_moved += bytes; }
+
+/// Adds the sizes of all operands to bytes_moved; an operand that is read and written is named twice.
+template <typename... Views>
+void count_operands(Executor& exec, const Views&... views) {
+  count_bytes(exec, ((is_null(views) ? 0 : views.bytes()) + ... + 0));
+}
+
+}  // namespace megatron::kernels

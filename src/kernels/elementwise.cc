@@ -1,0 +1,137 @@
+#include "kernels/elementwise.h"
+
+#include <cstring>
+
+#include "kernels/checks.h"
+#include "kernels/ref/elementwise.h"
+#include "kernels/row_walk.h"
+
+namespace megatron::kernels {
+
+namespace {
+void check_dropout(const Executor& exec, const DropoutSpec& dropout, RowPositions rows, std::int64_t count) {
+  MEGATRON_CHECK(dropout.probability >= 0 && dropout.probability < 1, "dropout ", dropout.probability);
+  if (dropout.probability > 0) {
+    check_pointer(exec, rows.sample_index, count, "sample_index");
+    check_pointer(exec, rows.position, count, "position");
+    MEGATRON_CHECK_GE(dropout.first_feature, 0);
+  }
+}
+
+template <typename From, typename To>
+void convert(Executor& exec, ConstTensorView src, TensorView dst) {
+  const From* from = src.data<From>();
+  To* to = dst.data<To>();
+  RowWalk<2>(src.shape, {src.strides, dst.strides}).for_each_piece(exec, [&](const auto& at, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) to[at[1] + i] = static_cast<To>(from[at[0] + i]);
+  });
+}
+}  // namespace
+
+void copy(Executor& exec, ConstTensorView src, TensorView dst) {
+  check_view(src, dst.shape, src.dtype, "src");
+  check_view(dst, src.shape, dst.dtype, "dst");
+  MEGATRON_CHECK(src.dtype == dst.dtype || (is_floating(src.dtype) && is_floating(dst.dtype)), "copy of ",
+                 dtype_name(src.dtype), " to ", dtype_name(dst.dtype));
+  count_operands(exec, src, dst);
+  if (exec.is_meta() || src.numel() == 0) return;
+  if (src.dtype != dst.dtype) {
+    if (is_double(src))
+      convert<double, float>(exec, src, dst);
+    else
+      convert<float, double>(exec, src, dst);
+    return;
+  }
+  const std::int64_t bytes = dtype_size(src.dtype);
+  const auto* from = static_cast<const std::byte*>(src.pointer);
+  auto* to = static_cast<std::byte*>(dst.pointer);
+  RowWalk<2>(src.shape, {src.strides, dst.strides}).for_each_piece(exec, [&](const auto& at, std::int64_t count) {
+    std::memcpy(to + at[1] * bytes, from + at[0] * bytes, static_cast<std::size_t>(count * bytes));
+  });
+}
+
+void fill_zero(Executor& exec, TensorView dst) {
+  check_view(dst, dst.shape, dst.dtype, "dst");
+  count_operands(exec, dst);
+  if (exec.is_meta() || dst.numel() == 0) return;
+  const std::int64_t bytes = dtype_size(dst.dtype);
+  auto* to = static_cast<std::byte*>(dst.pointer);
+  RowWalk<1>(dst.shape, {dst.strides}).for_each_piece(exec, [&](const auto& at, std::int64_t count) {
+    std::memset(to + at[0] * bytes, 0, static_cast<std::size_t>(count * bytes));
+  });
+}
+
+void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) {
+  check_floating(dst, "dst");
+  check_view(src, dst.shape, dst.dtype, "src");
+  check_view(dst, dst.shape, dst.dtype, "dst");
+  count_operands(exec, src, dst, dst);
+  if (exec.is_meta() || dst.numel() == 0) return;
+  if (is_double(dst))
+    ref::add_in_place<double>(exec, src, dst);
+  else
+    ref::add_in_place<float>(exec, src, dst);
+}
+
+void scale_in_place(Executor& exec, double factor, TensorView dst) {
+  check_floating(dst, "dst");
+  check_view(dst, dst.shape, dst.dtype, "dst");
+  count_operands(exec, dst, dst);
+  if (exec.is_meta() || dst.numel() == 0) return;
+  if (is_double(dst))
+    ref::scale_in_place<double>(exec, factor, dst);
+  else
+    ref::scale_in_place<float>(exec, factor, dst);
+}
+
+void add_bias(Executor& exec, ConstTensorView bias, TensorView y) {
+  check_matrix(y, "y");
+  check_vector(bias, y.size(1), y.dtype, "bias");
+  count_operands(exec, bias, y, y);
+  if (exec.is_meta() || y.numel() == 0) return;
+  if (is_double(y))
+    ref::add_bias<double>(bias, y);
+  else
+    ref::add_bias<float>(bias, y);
+}
+
+void bias_grad(Executor& exec, ConstTensorView dy, TensorView grad) {
+  check_matrix(dy, "dy");
+  check_vector(grad, dy.size(1), dy.dtype, "grad");
+  count_operands(exec, dy, grad, grad);
+  if (exec.is_meta() || dy.numel() == 0) return;
+  if (is_double(dy))
+    ref::bias_grad<double>(dy, grad);
+  else
+    ref::bias_grad<float>(dy, grad);
+}
+
+void bias_dropout_add(Executor& exec, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
+                      const DropoutSpec& dropout, RowPositions rows, TensorView y) {
+  check_matrix(x, "x");
+  check_view(y, x.shape, x.dtype, "y");
+  if (!is_null(bias)) check_vector(bias, x.size(1), x.dtype, "bias");
+  if (!is_null(residual)) check_view(residual, x.shape, x.dtype, "residual");
+  check_dropout(exec, dropout, rows, x.size(0));
+  count_operands(exec, x, bias, residual, y);
+  if (exec.is_meta() || x.numel() == 0) return;
+  if (is_double(x))
+    ref::bias_dropout_add<double>(x, bias, residual, dropout, rows, y);
+  else
+    ref::bias_dropout_add<float>(x, bias, residual, dropout, rows, y);
+}
+
+void dropout_backward(Executor& exec, ConstTensorView dy, const DropoutSpec& dropout, RowPositions rows,
+                      TensorView dx) {
+  check_matrix(dy, "dy");
+  check_view(dx, dy.shape, dy.dtype, "dx");
+  check_dropout(exec, dropout, rows, dy.size(0));
+  count_operands(exec, dy, dx);
+  if (exec.is_meta() || dy.numel() == 0) return;
+  if (is_double(dy))
+    ref::bias_dropout_add<double>(dy, {}, {}, dropout, rows, dx);
+  else
+    ref::bias_dropout_add<float>(dy, {}, {}, dropout, rows, dx);
+}
+
+}  // namespace megatron::kernels

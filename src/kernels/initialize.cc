@@ -1,0 +1,68 @@
+#include "kernels/initialize.h"
+
+#include "kernels/checks.h"
+#include "kernels/ref/initialize.h"
+#include "kernels/row_walk.h"
+
+namespace megatron::kernels {
+
+namespace {
+// A vector is a matrix of one row.
+TensorView as_matrix(TensorView w) {
+  check_floating(w, "w");
+  MEGATRON_CHECK(w.num_dims() == 1 || w.num_dims() == 2, "w has shape ", w.shape);
+  MEGATRON_CHECK(w.shape[-1] <= 1 || w.strides[-1] == 1, "w: last stride ", w.strides[-1]);
+  if (w.num_dims() == 2) return w;
+  const std::int64_t size = w.size(0);
+  w.shape = {1, size};
+  w.strides = {size, 1};
+  return w;
+}
+
+void check_box(std::int64_t row, std::int64_t col, std::int64_t logical_cols, const TensorView& w) {
+  MEGATRON_CHECK(row >= 0 && col >= 0 && col + w.size(1) <= logical_cols, "box at (", row, ", ", col, ") of shape ",
+                 w.shape, " in ", logical_cols, " logical columns");
+}
+}  // namespace
+
+void fill_normal(Executor& exec, PhiloxKey key, double std, std::int64_t row, std::int64_t col,
+                 std::int64_t logical_cols, TensorView w_box) {
+  const TensorView w = as_matrix(w_box);
+  check_box(row, col, logical_cols, w);
+  count_operands(exec, w);
+  if (exec.is_meta() || w.numel() == 0) return;
+  if (is_double(w))
+    ref::fill_normal<double>(key, std, row, col, logical_cols, w);
+  else
+    ref::fill_normal<float>(key, std, row, col, logical_cols, w);
+}
+
+void fill_uniform(Executor& exec, PhiloxKey key, double bound, std::int64_t row, std::int64_t col,
+                  std::int64_t logical_cols, TensorView w_box) {
+  const TensorView w = as_matrix(w_box);
+  check_box(row, col, logical_cols, w);
+  count_operands(exec, w);
+  if (exec.is_meta() || w.numel() == 0) return;
+  if (is_double(w))
+    ref::fill_uniform<double>(key, bound, row, col, logical_cols, w);
+  else
+    ref::fill_uniform<float>(key, bound, row, col, logical_cols, w);
+}
+
+void fill_constant(Executor& exec, double value, TensorView w) {
+  check_floating(w, "w");
+  check_view(w, w.shape, w.dtype, "w");
+  count_operands(exec, w);
+  if (exec.is_meta() || w.numel() == 0) return;
+  const RowWalk<1> walk(w.shape, {w.strides});
+  if (is_double(w)) {
+    double* to = w.data<double>();
+    walk.for_each_piece(exec, [&](const auto& at, std::int64_t count) { std::fill_n(to + at[0], count, value); });
+  } else {
+    float* to = w.data<float>();
+    const auto rounded = static_cast<float>(value);
+    walk.for_each_piece(exec, [&](const auto& at, std::int64_t count) { std::fill_n(to + at[0], count, rounded); });
+  }
+}
+
+}  // namespace megatron::kernels

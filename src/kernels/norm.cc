@@ -1,0 +1,47 @@
+#include "kernels/norm.h"
+
+#include "kernels/checks.h"
+#include "kernels/ref/norm.h"
+
+namespace megatron::kernels {
+
+void norm_forward(Executor& exec, NormKind kind, ConstTensorView x, ConstTensorView gamma, ConstTensorView beta,
+                  double eps, TensorView y, TensorView mean, TensorView rstd) {
+  check_matrix(x, "x");
+  const std::int64_t rows = x.size(0), hidden = x.size(1);
+  check_vector(gamma, hidden, x.dtype, "gamma");
+  if (!is_null(beta)) check_vector(beta, hidden, x.dtype, "beta");
+  check_view(y, x.shape, x.dtype, "y");
+  if (kind == NormKind::layer_norm) check_vector(mean, rows, x.dtype, "mean");
+  check_vector(rstd, rows, x.dtype, "rstd");
+  MEGATRON_CHECK_GE(hidden, 1);
+  count_operands(exec, x, gamma, beta, y, rstd);
+  if (kind == NormKind::layer_norm) count_operands(exec, mean);
+  if (exec.is_meta() || rows == 0) return;
+  if (is_double(x))
+    ref::norm_forward<double>(exec, kind, x, gamma, beta, eps, y, mean, rstd);
+  else
+    ref::norm_forward<float>(exec, kind, x, gamma, beta, eps, y, mean, rstd);
+}
+
+void norm_backward(Executor& exec, NormKind kind, ConstTensorView dy, ConstTensorView x, ConstTensorView gamma,
+                   ConstTensorView mean, ConstTensorView rstd, TensorView dx, TensorView dgamma, TensorView dbeta) {
+  check_matrix(x, "x");
+  const std::int64_t rows = x.size(0), hidden = x.size(1);
+  check_view(dy, x.shape, x.dtype, "dy");
+  check_view(dx, x.shape, x.dtype, "dx");
+  check_vector(gamma, hidden, x.dtype, "gamma");
+  if (kind == NormKind::layer_norm) check_vector(mean, rows, x.dtype, "mean");
+  check_vector(rstd, rows, x.dtype, "rstd");
+  check_vector(dgamma, hidden, x.dtype, "dgamma");
+  if (!is_null(dbeta)) check_vector(dbeta, hidden, x.dtype, "dbeta");
+  count_operands(exec, dy, x, gamma, rstd, dx, dgamma, dgamma, dbeta, dbeta);
+  if (kind == NormKind::layer_norm) count_operands(exec, mean);
+  if (exec.is_meta() || rows == 0) return;
+  if (is_double(x))
+    ref::norm_backward<double>(exec, kind, dy, x, gamma, mean, rstd, dx, dgamma, dbeta);
+  else
+    ref::norm_backward<float>(exec, kind, dy, x, gamma, mean, rstd, dx, dgamma, dbeta);
+}
+
+}  // namespace megatron::kernels

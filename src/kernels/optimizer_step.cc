@@ -1,0 +1,73 @@
+#include "kernels/optimizer_step.h"
+
+#include "kernels/checks.h"
+#include "kernels/ref/optimizer_step.h"
+
+namespace megatron::kernels {
+
+namespace {
+void check_flat(const tensor::ViewBase& view, const tensor::ViewBase& like, const char* name) {
+  MEGATRON_CHECK(view.dtype == like.dtype, name, " is ", dtype_name(view.dtype), ", not ", dtype_name(like.dtype));
+  MEGATRON_CHECK_EQ(view.numel(), like.numel(), name, " has shape ", view.shape);
+  MEGATRON_CHECK(view.is_contiguous(), name, " is not dense");
+}
+}  // namespace
+
+void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v) {
+  check_floating(p, "p");
+  check_flat(p, p, "p");
+  check_flat(g, p, "g");
+  check_flat(m, p, "m");
+  check_flat(v, p, "v");
+  count_operands(exec, p, p, g, m, m, v, v);
+  if (exec.is_meta() || p.numel() == 0) return;
+  if (is_double(p))
+    ref::adamw_step<double>(step, p, g, m, v);
+  else
+    ref::adamw_step<float>(step, p, g, m, v);
+}
+
+void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, double grad_scale, bool first,
+              TensorView p, ConstTensorView g, TensorView buf) {
+  check_floating(p, "p");
+  check_flat(p, p, "p");
+  check_flat(g, p, "g");
+  MEGATRON_CHECK(!is_null(buf) || momentum == 0, "momentum ", momentum, " needs a buffer");
+  if (!is_null(buf)) check_flat(buf, p, "buf");
+  count_operands(exec, p, p, g, buf, buf);
+  if (exec.is_meta() || p.numel() == 0) return;
+  const ref::SgdStep step{lr, momentum, weight_decay, grad_scale, first};
+  if (is_double(p))
+    ref::sgd_step<double>(step, p, g, buf);
+  else
+    ref::sgd_step<float>(step, p, g, buf);
+}
+
+void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) {
+  check_floating(x, "x");
+  check_flat(x, x, "x");
+  count_operands(exec, x);
+  if (exec.is_meta() || x.numel() == 0) return;
+  if (is_double(x))
+    ref::add_squared_norm<double>(x, sum);
+  else
+    ref::add_squared_norm<float>(x, sum);
+}
+
+bool all_finite(Executor& exec, ConstTensorView x) {
+  check_floating(x, "x");
+  check_flat(x, x, "x");
+  count_operands(exec, x);
+  if (exec.is_meta() || x.numel() == 0) return true;
+  return is_double(x) ? ref::all_finite<double>(x) : ref::all_finite<float>(x);
+}
+
+std::int64_t count_zeros(Executor& exec, ConstTensorView x) {
+  check_floating(x, "x");
+  check_flat(x, x, "x");
+  count_operands(exec, x);
+  if (exec.is_meta() || x.numel() == 0) return 0;
+  return is_double(x) ? ref::count_zeros<double>(x) : ref::count_zeros<float>(x);
+}
+
+}  // namespace megatron::kernels

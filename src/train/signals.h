@@ -1,0 +1,37 @@
+// Signals as flags: a thread of the process waits for them, ranks ask between steps. Nothing runs in a signal handler.
+#pragma once
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+namespace megatron::train {
+
+/// From construction to destruction SIGTERM, SIGINT and SIGUSR1 are blocked in the constructing thread and in all
+/// threads made by it later, and taken by a thread of this object: the first one is kept for `received()`; the second
+/// one ends the process at once with exit status 128 + number. Make it before any other thread.
+class SignalWatcher {
+ public:
+  SignalWatcher();
+  ~SignalWatcher();
+  SignalWatcher(const SignalWatcher&) = delete;
+  SignalWatcher& operator=(const SignalWatcher&) = delete;
+
+  /// Number of the first signal, 0 if none has come.
+  int received() const { return received_.load(std::memory_order_relaxed); }
+  /// The flag itself, for those who only read it.
+  const std::atomic<int>& flag() const { return received_; }
+
+ private:
+  void watch();
+
+  std::atomic<int> received_{0};
+  int wake_[2] = {-1, -1};
+  int signal_descriptor_ = -1;
+  std::thread thread_;
+};
+
+/// "SIGTERM", "SIGINT", "SIGUSR1", or the number.
+std::string signal_name(int number);
+
+}  // namespace megatron::train

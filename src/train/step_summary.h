@@ -1,0 +1,39 @@
+// What all ranks agree on after a step: one all-reduce of integers carries loss, token counts, NaN and stop flags,
+// times.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/exact_sum.h"
+#include "mesh/mesh.h"
+
+namespace megatron::train {
+
+struct StepSummary {
+  ExactSum loss_sum, mask_sum;  // filled by the first TP rank of each last stage, so that every token counts once
+  std::int64_t trained_tokens = 0;
+  std::int64_t bad_ranks = 0;  // ranks that met a tensor that is not finite
+  /// Ranks whose process has got the signal.
+  std::int64_t sigterm = 0, sigint = 0, sigusr1 = 0;
+  /// Seconds, summed over ranks (integers of nanoseconds on the wire).
+  double forward_seconds = 0, backward_seconds = 0, exposed_seconds = 0, data_seconds = 0;
+
+  double loss() const;  // Σ loss·mask ÷ Σ mask; 0 when nothing was trained
+  double token_sum() const { return mask_sum.value(); }
+  /// The signal that ends the run: SIGINT before SIGTERM before SIGUSR1, 0 for none.
+  int stop_signal() const;
+};
+
+/// Sums `local` over all ranks; every rank gets the same bits. Collective, one all-reduce.
+StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::string_view label);
+
+/// Counts signal `number` (0: none) in `summary`.
+void note_signal(StepSummary& summary, int number);
+
+/// The texts of all ranks (cut at 480 bytes), by global rank. Collective; used when a run ends on an error that one
+/// rank saw and all must tell.
+std::vector<std::string> gather_texts(mesh::Rank& rank, const std::string& text, std::string_view label);
+
+}  // namespace megatron::train

@@ -23,9 +23,10 @@ struct UpdateInput {
 struct UpdateResult {
   double grad_norm = 0.0;  // of the gradient per token, before clipping; each logical parameter once
   bool clipped = false;
+  /// Nothing was changed, not even the number of updates: no trained token, or a non-finite gradient.
   bool skipped = false;
-  std::int64_t num_zeros = -1;  // when asked for
-  /// First parameter with a non-finite gradient, empty if none. The optimizer has then touched nothing.
+  std::int64_t num_zeros = -1;  // exact zeros among the gradients of all logical parameters, when asked for
+  /// A parameter with a non-finite gradient, the same text on every rank of the model group; empty if there is none.
   std::string first_bad_gradient;
 };
 
@@ -33,34 +34,55 @@ struct UpdateResult {
 struct OptimizerState {
   std::string kind;
   nn::Parameter* parameter;
-  Tensor tensor;
+  Tensor tensor;  // shape and dtype of the parameter's value
 };
 
 class Optimizer {
  public:
-  /// State for each trainable parameter that has its own value (a tied use that shares the table's memory has none).
+  /// State for each trainable parameter that has its own value (a tied use that shares the table's memory has none; one
+  /// on another stage than the table has its own state, in the same bits as the table's).
   Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec);
 
-  /// main_grad of all parameters must be final (reduced over DP, TP, tied uses: see grad_buffer.h). Collective over the model
-  /// group for the norm. Updates values in place and raises their version.
+  /// main_grad of all parameters must be final (reduced over DP, TP, tied uses: see grad_buffer.h) and is left as it
+  /// is. Collective over the model group for the norm. Updates values in place and raises their version; division by
+  /// the tokens, the loss scale and clipping are one factor of that one pass. AdamW (arXiv 1711.05101): p −= lr·(m̂/(√v̂
+  /// + eps) + wd·p). SGD: g += wd·p; buf = momentum·buf + g; p −= lr·buf.
   UpdateResult step(const UpdateInput& input);
 
   /// Number of updates done so far (Adam's step); the same on every rank; saved in state.json.
   std::int64_t num_updates() const { return num_updates_; }
   void set_num_updates(std::int64_t n) { num_updates_ = n; }
   std::vector<OptimizerState>& states() { return states_; }
+  /// The decay that `parameter` gets in a step with `weight_decay`: all of it or none.
+  double decay_of(const nn::Parameter& parameter, double weight_decay) const;
   bool count_zeros = false;
 
  private:
+  struct Slot {
+    nn::Parameter* parameter;
+    Tensor first, second;  // exp_avg and exp_avg_sq, or momentum_buffer and nothing
+  };
+  void update(const UpdateInput& input, double grad_scale);
+  Tensor add_state(const char* kind, nn::Parameter& parameter);
+
   mesh::Rank& rank_;
   std::vector<nn::Parameter*> parameters_;
   spec::OptimizerSpec spec_;
-  std::vector<OptimizerState> states_;
+  std::vector<Slot> slots_;             // of the parameters that have a value of their own
+  std::vector<OptimizerState> states_;  // share the slots' memory
   std::int64_t num_updates_ = 0;
 };
 
-/// √Σ g² over all logical parameters of the model group (owned pieces only, tied uses not), exact (ExactSum): the same for
-/// every layout that has the same gradients. Collective.
+/// √Σ g² over all logical parameters of the model group: owned pieces only, tied uses not. Collective over the model
+/// group. Level 0: squares are summed in double over segments of 64 elements counted within each logical row (1-D
+/// tensors: within the tensor), the segments exactly. So the result is the same for every layout that has the same
+/// gradients, as long as columns and 1-D tensors are cut at multiples of 64; other cuts change it by rounding of
+/// doubles (about 1e-16).
 double global_grad_norm(mesh::Rank& rank, std::span<nn::Parameter* const> parameters);
+/// The same of the values.
+double global_parameter_norm(mesh::Rank& rank, std::span<nn::Parameter* const> parameters);
+
+/// Factor on the gradients that brings `norm` down to max_norm: max_norm / (norm + 1e-6) where that is below 1, else 1.
+double clip_coefficient(double norm, double max_norm);
 
 }  // namespace megatron::optim

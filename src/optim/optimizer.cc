@@ -1,0 +1,159 @@
+#include "optim/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+#include "base/check.h"
+#include "kernels/optimizer_step.h"
+
+namespace megatron::optim {
+namespace {
+
+Tensor flat(const Tensor& tensor) { return tensor.reshape(Shape{tensor.numel()}); }
+
+bool shares_value(const nn::Parameter& use, std::span<nn::Parameter* const> parameters) {
+  return use.tied_use && std::any_of(parameters.begin(), parameters.end(), [&](const nn::Parameter* other) {
+           return other != &use && other->value.storage() == use.value.storage() &&
+                  other->value.offset() == use.value.offset();
+         });
+}
+
+/// The weight of a norm over the queries or keys of a head.
+bool is_qk_norm_weight(std::string_view name) {
+  const auto ends_with = [&](std::string_view end) {
+    return name.size() >= end.size() && name.substr(name.size() - end.size()) == end;
+  };
+  return ends_with("q_layernorm.weight") || ends_with("k_layernorm.weight");
+}
+
+/// The name that the first rank of the model group with a non-empty `name` has, on every rank. Collective.
+std::string agree_on_name(mesh::Rank& rank, const std::string& name) {
+  const mesh::Group& group = rank.mesh.model;
+  if (group.trivial()) return name;
+  constexpr std::int64_t kWords = 32;
+  Tensor owner = rank.exec.empty(Shape{1}, DType::int64, MemoryKind::communication);
+  owner.data<std::int64_t>()[0] = name.empty() ? std::numeric_limits<std::int64_t>::max() : group.rank();
+  owner = group.all_reduce(owner, "rank with a bad gradient", comm::ReduceOp::min);
+  Tensor text = rank.exec.zeros(Shape{kWords}, DType::int64, MemoryKind::communication);
+  auto* bytes = reinterpret_cast<char*>(text.data<std::int64_t>());
+  const std::size_t capacity = kWords * sizeof(std::int64_t);
+  if (owner.data<std::int64_t>()[0] == group.rank()) std::memcpy(bytes, name.data(), std::min(name.size(), capacity));
+  text = group.all_reduce(text, "name of a bad gradient");
+  bytes = reinterpret_cast<char*>(text.data<std::int64_t>());
+  return std::string(bytes, std::find(bytes, bytes + capacity, '\0'));
+}
+
+std::string first_bad_gradient(mesh::Rank& rank, std::span<nn::Parameter* const> parameters) {
+  std::string name;
+  for (const nn::Parameter* parameter : parameters) {
+    if (!parameter->trainable || kernels::all_finite(rank.exec, flat(parameter->main_grad))) continue;
+    name = parameter->name;
+    break;
+  }
+  return agree_on_name(rank, name);
+}
+
+std::int64_t global_zeros(mesh::Rank& rank, std::span<nn::Parameter* const> parameters) {
+  std::int64_t zeros = 0;
+  for (const nn::Parameter* parameter : parameters) {
+    if (!parameter->trainable || parameter->tied_use) continue;
+    for (const spec::Piece& piece : parameter->sharding.pieces)
+      if (piece.owned)
+        zeros += kernels::count_zeros(
+            rank.exec, flat(parameter->main_grad.slice(0, piece.local_row, piece.local_row + piece.global.rows)));
+  }
+  if (rank.mesh.model.trivial()) return zeros;
+  Tensor sum = rank.exec.empty(Shape{1}, DType::int64, MemoryKind::communication);
+  if (!sum.is_meta()) sum.data<std::int64_t>()[0] = zeros;
+  sum = rank.mesh.model.all_reduce(sum, "zeros in the gradient");
+  return sum.is_meta() ? zeros : sum.data<std::int64_t>()[0];
+}
+
+}  // namespace
+
+Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec)
+    : rank_(rank), parameters_(parameters.begin(), parameters.end()), spec_(spec) {
+  for (nn::Parameter* parameter : parameters_) {
+    if (!parameter->trainable || shares_value(*parameter, parameters_)) continue;
+    Slot slot{parameter, {}, {}};
+    if (spec_.kind == spec::OptimizerKind::adam) {
+      slot.first = add_state("exp_avg", *parameter);
+      slot.second = add_state("exp_avg_sq", *parameter);
+    } else if (spec_.sgd_momentum != 0.0) {
+      slot.first = add_state("momentum_buffer", *parameter);
+    }
+    slots_.push_back(std::move(slot));
+  }
+}
+
+Tensor Optimizer::add_state(const char* kind, nn::Parameter& parameter) {
+  Tensor tensor = rank_.exec.zeros(parameter.value.shape(), parameter.value.dtype(), MemoryKind::optimizer);
+  states_.push_back({kind, &parameter, tensor});
+  return tensor;
+}
+
+double Optimizer::decay_of(const nn::Parameter& parameter, double weight_decay) const {
+  const bool decays = parameter.decay || (spec_.apply_wd_to_qk_layernorm && is_qk_norm_weight(parameter.name));
+  return decays ? weight_decay : 0.0;
+}
+
+UpdateResult Optimizer::step(const UpdateInput& input) {
+  UpdateResult result;
+  MEGATRON_CHECK(std::isfinite(input.token_sum) && input.token_sum >= 0.0, "sum of the loss mask ", input.token_sum);
+  MEGATRON_CHECK(std::isfinite(input.loss_scale) && input.loss_scale > 0.0, "loss scale ", input.loss_scale);
+  if (input.token_sum == 0.0) {
+    result.skipped = true;
+    return result;
+  }
+  // The norm counts every NaN and Inf, so it is the finiteness check as well and costs no second pass.
+  const double norm = global_grad_norm(rank_, parameters_) / input.token_sum / input.loss_scale;
+  result.grad_norm = norm;
+  if (!std::isfinite(norm)) {
+    result.skipped = true;
+    result.first_bad_gradient = first_bad_gradient(rank_, parameters_);
+    return result;
+  }
+  if (count_zeros) result.num_zeros = global_zeros(rank_, parameters_);
+  const double coefficient = spec_.clip_grad > 0.0 ? clip_coefficient(norm, spec_.clip_grad) : 1.0;
+  result.clipped = coefficient < 1.0;
+  update(input, coefficient / input.token_sum / input.loss_scale);
+  return result;
+}
+
+void Optimizer::update(const UpdateInput& input, double grad_scale) {
+  const bool first = num_updates_ == 0;
+  ++num_updates_;
+  const auto t = static_cast<double>(num_updates_);
+  for (Slot& slot : slots_) {
+    nn::Parameter& parameter = *slot.parameter;
+    const double decay = decay_of(parameter, input.weight_decay);
+    Tensor value = flat(parameter.value);
+    if (spec_.kind == spec::OptimizerKind::adam) {
+      const kernels::AdamStep adam{input.lr,
+                                   spec_.adam_beta1,
+                                   spec_.adam_beta2,
+                                   spec_.adam_eps,
+                                   decay,
+                                   1.0 - std::pow(spec_.adam_beta1, t),
+                                   1.0 - std::pow(spec_.adam_beta2, t),
+                                   grad_scale};
+      kernels::adamw_step(rank_.exec, adam, value, flat(parameter.main_grad), flat(slot.first), flat(slot.second));
+    } else {
+      TensorView buffer;
+      Tensor momentum;
+      if (slot.first.defined()) {
+        momentum = flat(slot.first);
+        buffer = momentum.view();
+      }
+      kernels::sgd_step(rank_.exec, input.lr, spec_.sgd_momentum, decay, grad_scale, first, value,
+                        flat(parameter.main_grad), buffer);
+    }
+  }
+  for (nn::Parameter* parameter : parameters_)
+    if (parameter->trainable) ++parameter->version;
+}
+
+}  // namespace megatron::optim

@@ -1,0 +1,137 @@
+#include <cstring>
+#include <limits>
+
+#include "base/check.h"
+#include "data/indexed_dataset.h"
+
+namespace megatron::data {
+namespace {
+
+template <typename T>
+void narrow(std::span<const std::int64_t> tokens, TokenType type, std::vector<std::byte>& out) {
+  out.resize(tokens.size() * sizeof(T));
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto value = static_cast<T>(tokens[i]);
+    if (static_cast<std::int64_t>(value) != tokens[i])
+      throw Error(str_cat("token id ", tokens[i], " does not fit into ", token_type_name(type)));
+    std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
+  }
+}
+
+void encode_tokens(std::span<const std::int64_t> tokens, TokenType type, std::vector<std::byte>& out) {
+  switch (type) {
+    case TokenType::uint8:
+      return narrow<std::uint8_t>(tokens, type, out);
+    case TokenType::int8:
+      return narrow<std::int8_t>(tokens, type, out);
+    case TokenType::int16:
+      return narrow<std::int16_t>(tokens, type, out);
+    case TokenType::int32:
+      return narrow<std::int32_t>(tokens, type, out);
+    case TokenType::int64:
+      return narrow<std::int64_t>(tokens, type, out);
+    case TokenType::uint16:
+      return narrow<std::uint16_t>(tokens, type, out);
+    case TokenType::float64:
+    case TokenType::float32:
+      break;
+  }
+  MEGATRON_CHECK(false, "token ids cannot be written as ", token_type_name(type));
+}
+
+}  // namespace
+
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type, bool multimodal)
+    : prefix_(prefix),
+      type_(type),
+      multimodal_(multimodal),
+      bin_(prefix + ".bin"),
+      idx_(prefix + ".idx"),
+      lengths_(prefix + ".idx.lengths"),
+      boundaries_(prefix + ".idx.documents"),
+      modes_(prefix + ".idx.modes") {
+  boundaries_.write_value(std::int64_t{0});
+}
+
+IndexedDatasetWriter::~IndexedDatasetWriter() = default;
+
+void IndexedDatasetWriter::count_sequence(std::int64_t length, std::int8_t mode) {
+  MEGATRON_CHECK(!finished_, prefix_, ": is finished");
+  if (length > std::numeric_limits<std::int32_t>::max())
+    throw Error(str_cat("a sequence of ", length, " tokens is longer than the format's limit of 2^31 − 1"));
+  lengths_.write_value(static_cast<std::int32_t>(length));
+  if (multimodal_) modes_.write_value(mode);
+  ++num_sequences_;
+  num_tokens_ += length;
+}
+
+void IndexedDatasetWriter::add_sequence(std::span<const std::int64_t> tokens, std::int8_t mode) {
+  encode_tokens(tokens, type_, scratch_);
+  count_sequence(static_cast<std::int64_t>(tokens.size()), mode);
+  bin_.write(scratch_);
+}
+
+void IndexedDatasetWriter::add_encoded_sequence(std::span<const std::byte> bytes, std::int8_t mode) {
+  const auto size = static_cast<std::int64_t>(bytes.size());
+  MEGATRON_CHECK_EQ(size % token_type_size(type_), 0);
+  count_sequence(size / token_type_size(type_), mode);
+  bin_.write(bytes);
+}
+
+void IndexedDatasetWriter::end_document() {
+  MEGATRON_CHECK(!finished_, prefix_, ": is finished");
+  boundaries_.write_value(num_sequences_);
+  ++num_boundaries_;
+}
+
+void IndexedDatasetWriter::add_dataset(const IndexedDataset& other) {
+  if (other.type() != type_)
+    throw ConfigError(str_cat(other.prefix(), ": holds ", token_type_name(other.type()), " ids, expected ",
+                              token_type_name(type_), " as in the data sets before"));
+  if (multimodal_ != other.has_modes())
+    throw ConfigError(
+        str_cat(other.prefix(), other.has_modes() ? ": has modes" : ": has no modes", ", unlike the data sets before"));
+  const std::int64_t first = num_sequences_;
+  for (std::int64_t i = 0; i < other.num_sequences(); ++i)
+    count_sequence(other.length(i), multimodal_ ? other.mode(i) : std::int8_t{0});
+  for (std::int64_t d = 1; d <= other.num_documents(); ++d) {
+    boundaries_.write_value(first + other.document_start(d));
+    ++num_boundaries_;
+  }
+  bin_.write(other.bin_bytes());
+}
+
+void IndexedDatasetWriter::write_index() {
+  idx_.write(std::as_bytes(std::span("MMIDIDX\0\0", 9)));
+  idx_.write_value(std::uint64_t{1});
+  idx_.write_value(static_cast<std::uint8_t>(type_));
+  idx_.write_value(static_cast<std::uint64_t>(num_sequences_));
+  idx_.write_value(static_cast<std::uint64_t>(num_boundaries_));
+  const auto copy = [this](std::span<const std::byte> piece) { idx_.write(piece); };
+  lengths_.read_back(copy);
+  std::int64_t offset = 0;
+  lengths_.read_back([&](std::span<const std::byte> piece) {
+    for (std::size_t i = 0; i < piece.size(); i += sizeof(std::int32_t)) {
+      std::int32_t length;
+      std::memcpy(&length, piece.data() + i, sizeof(length));
+      idx_.write_value(offset);
+      offset = next_sequence_offset(offset, length, type_);
+    }
+  });
+  boundaries_.read_back(copy);
+  modes_.read_back(copy);
+}
+
+void IndexedDatasetWriter::finish() {
+  MEGATRON_CHECK(!finished_, prefix_, ": is finished");
+  write_index();
+  bin_.sync();
+  idx_.sync();
+  // The index last: whoever sees it finds its data.
+  bin_.commit();
+  idx_.commit();
+  sync_folder_of(idx_.path());
+  finished_ = true;
+}
+
+}  // namespace megatron::data

@@ -1,6 +1,6 @@
-// Collectives and messages among the ranks of one group. Every operation takes a label for the log, the watchdog and the
-// key check; results are level 0: sums follow the canonical tree of kernels/tree_sum.h in every world.
-// All members must post the same operations of a group in the same order; keys (operation, dtype, counts, label) are always
+// Collectives and messages among the ranks of one group. Every operation takes a label for the log, the watchdog and
+// the key check; results are level 0: sums follow the canonical tree of kernels/tree_sum.h in every world. All members
+// must post the same operations of a group in the same order; keys (operation, dtype, counts, label) are always
 // compared and a mismatch is a CommError naming both ranks and both keys. Several operations may be outstanding.
 // Tensors given to an operation are frozen until it has completed. Group size 1 completes at once.
 #pragma once
@@ -30,13 +30,15 @@ class Communicator {
 
   /// Every rank's tensor becomes the sum (max, min) over ranks, in place. Dense; float32, float64, int64.
   virtual Pending<Tensor> all_reduce(Tensor inout, ReduceOp op, std::string_view label) = 0;
-  /// Rank r gets rows [Σ_{q<r} rows_per_rank[q], …) of the sum over ranks of `input`; dim 0 is cut. Dense, rows may be 0.
+  /// Rank r gets rows [Σ_{q<r} rows_per_rank[q], …) of the sum over ranks of `input`; dim 0 is cut. Dense, rows may be
+  /// 0.
   virtual Pending<Tensor> reduce_scatter(Tensor input, const std::vector<std::int64_t>& rows_per_rank, Tensor output,
                                          std::string_view label) = 0;
   /// output = inputs of all ranks one after the other along dim 0; rank r gives rows_per_rank[r] rows.
   virtual Pending<Tensor> all_gather(Tensor input, const std::vector<std::int64_t>& rows_per_rank, Tensor output,
                                      std::string_view label) = 0;
-  /// Rank r sends rows send_rows[q] of input to rank q, and receives receive_rows[q] from it, in rank order along dim 0.
+  /// Rank r sends rows send_rows[q] of input to rank q, and receives receive_rows[q] from it, in rank order along dim
+  /// 0.
   virtual Pending<Tensor> all_to_all(Tensor input, const std::vector<std::int64_t>& send_rows,
                                      const std::vector<std::int64_t>& receive_rows, Tensor output,
                                      std::string_view label) = 0;

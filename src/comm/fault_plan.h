@@ -19,8 +19,8 @@ enum class FaultKind : std::uint8_t {
 
 struct Fault {
   int rank = 0;
-  /// The fault strikes at this rank's operation number `operation` (counted from 0 over all groups), or at its first operation
-  /// of iteration `iteration` when that is ≥ 0 (iterations are those of RankContext::note_progress).
+  /// The fault strikes at this rank's operation number `operation` (counted from 0 over all groups), or at its first
+  /// operation of iteration `iteration` when that is ≥ 0 (iterations are those of RankContext::note_progress).
   std::int64_t operation = 0;
   std::int64_t iteration = -1;
   FaultKind kind = FaultKind::throw_error;
@@ -31,8 +31,8 @@ struct FaultPlan {
   std::vector<Fault> faults;
 };
 
-/// "rank=1,operation=20,kind=throw" or "rank=1,iteration=3,kind=delay,seconds=5"; several are joined by ';'. Kinds: throw,
-/// delay, wrong_count, exit, kill, stop, nan. Throws ConfigError naming the bad field.
+/// "rank=1,operation=20,kind=throw" or "rank=1,iteration=3,kind=delay,seconds=5"; several are joined by ';'. Kinds:
+/// throw, delay, wrong_count, exit, kill, stop, nan. Throws ConfigError naming the bad field.
 FaultPlan parse_fault_plan(const std::string& text);
 
 }  // namespace megatron::comm

@@ -1,0 +1,98 @@
+// A group of thread ranks: its open collectives, its mailboxes, and each member's channel to them.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "comm/abort.h"
+#include "comm/local/slot.h"
+#include "comm/parker.h"
+#include "comm/request.h"
+
+namespace megatron::comm {
+
+/// Tensors that others may still read or write although their rank has left the operation. Owned and emptied by the
+/// rank's own thread, for the allocator is single-threaded.
+class KeptTensors {
+ public:
+  void keep(std::function<bool()> released, std::vector<Tensor> tensors);
+  /// Drops what has been released since.
+  void sweep();
+  void clear() { kept_.clear(); }
+
+ private:
+  struct Entry {
+    std::function<bool()> released;
+    std::vector<Tensor> tensors;
+  };
+  std::vector<Entry> kept_;
+};
+
+/// What the thread ranks of one world share.
+struct LocalShared {
+  LocalShared(int world_size, int spin_in);
+  void wake_all();
+  Parker& parker(int rank) { return parkers[static_cast<std::size_t>(rank)]; }
+
+  std::vector<Parker> parkers;
+  std::vector<KeptTensors> kept;                  // each used by its rank's thread alone
+  std::unique_ptr<std::atomic<bool>[]> finished;  // ranks whose function has returned
+  std::atomic<int> num_finished{0};
+  AbortState abort;
+  int spin;
+};
+
+/// A message under way. The first three are fixed at the start; the rest belongs to the mailbox's mutex.
+struct Message {
+  Key key;
+  std::int64_t bytes = 0;
+  std::int64_t sequence = 0;
+  const std::byte* data = nullptr;       // the sender's tensor, or `staging`
+  std::unique_ptr<std::byte[]> staging;  // a copy, once the sender wanted its tensor back
+  std::atomic<bool> taken{false};
+};
+
+struct PostedReceive {
+  Key key;
+  std::byte* into = nullptr;
+  std::atomic<bool> done{false};
+};
+
+/// Messages from one rank to another, in order. Copies are made with the mutex held: only two ranks ever meet here.
+struct Mailbox {
+  std::mutex mutex;
+  std::deque<std::shared_ptr<Message>> messages;
+  std::deque<std::shared_ptr<PostedReceive>> receives;
+};
+
+class LocalGroup {
+ public:
+  LocalGroup(LocalShared& shared, std::string name, std::vector<int> members);
+  std::unique_ptr<Channel> channel(int rank_in_group);
+
+ private:
+  friend class LocalChannel;
+  friend class CollectiveOperation;
+  friend class ReceiveOperation;
+  int size() const { return static_cast<int>(members_.size()); }
+  int global(int member) const { return members_[static_cast<std::size_t>(member)]; }
+  void wake_members(int except);
+  Mailbox& mailbox(int from, int to) { return mailboxes_[static_cast<std::size_t>(from * size() + to)]; }
+  /// Throws if a member that has not posted never will, its function having returned.
+  void check_missing(const Slot& slot, int member, const Key& key);
+
+  LocalShared& shared_;
+  std::string name_;
+  std::vector<int> members_;
+  std::mutex mutex_;
+  std::map<std::int64_t, std::shared_ptr<Slot>> open_;  // not yet posted by all
+  std::vector<Mailbox> mailboxes_;
+};
+
+}  // namespace megatron::comm

@@ -1,0 +1,42 @@
+// Ranks as threads of one process.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/local/local_group.h"
+#include "comm/rank_core.h"
+
+namespace megatron::comm {
+
+class LocalWorld : public World {
+ public:
+  explicit LocalWorld(const WorldOptions& options);
+
+  int world_size() const override { return options_.world_size; }
+  std::vector<int> local_ranks() const override;
+  bool is_main_process() const override { return true; }
+  void run(const std::function<void(RankContext&)>& fn) override;
+  bool failure_reported() const override { return options_.print_failure && shared_.abort.aborted(); }
+
+ private:
+  using GroupId = std::pair<std::pair<std::string, std::vector<int>>, int>;
+  void run_rank(int rank, const std::function<void(RankContext&)>& fn);
+  LocalGroup& group(const std::string& name, const std::vector<int>& members, int instance);
+  void fail(int rank, const std::exception_ptr& error);
+
+  WorldOptions options_;
+  LocalShared shared_;
+  std::vector<std::unique_ptr<RankCore>> cores_;
+  std::mutex groups_mutex_;
+  std::map<GroupId, std::unique_ptr<LocalGroup>> groups_;
+  std::mutex closing_mutex_;
+  std::condition_variable closing_;
+  int at_end_ = 0;
+};
+
+}  // namespace megatron::comm

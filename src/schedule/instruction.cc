@@ -1,0 +1,60 @@
+#include "schedule/instruction.h"
+
+#include <array>
+#include <charconv>
+#include <string_view>
+#include <utility>
+
+#include "base/check.h"
+
+namespace megatron::schedule {
+namespace {
+
+constexpr std::array<std::pair<Op, std::string_view>, 8> kNames = {{{Op::forward, "F"},
+                                                                    {Op::backward, "B"},
+                                                                    {Op::backward_input, "I"},
+                                                                    {Op::backward_weight, "W"},
+                                                                    {Op::send_forward, "sf"},
+                                                                    {Op::receive_forward, "rf"},
+                                                                    {Op::send_backward, "sb"},
+                                                                    {Op::receive_backward, "rb"}}};
+
+/// The digits at the start of `text`, which are cut off.
+template <typename Int>
+bool take_number(std::string_view& text, Int& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || text.empty() || text.front() == '-') return false;
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return true;
+}
+
+}  // namespace
+
+std::string to_text(const Instruction& instruction) {
+  std::string_view name = "?";
+  for (const auto& [op, text] : kNames)
+    if (op == instruction.op) name = text;
+  return str_cat(instruction.micro_batch, name, instruction.chunk);
+}
+
+Instruction parse_instruction(const std::string& text) {
+  Instruction result;
+  std::string_view rest = text;
+  bool good = take_number(rest, result.micro_batch);
+  const std::size_t letters = rest.find_first_of("0123456789");
+  const std::string_view name = rest.substr(0, letters);
+  bool known = false;
+  for (const auto& [op, op_name] : kNames) {
+    if (op_name != name) continue;
+    result.op = op;
+    known = true;
+  }
+  if (letters != std::string_view::npos) rest.remove_prefix(letters);
+  good = good && known && letters != std::string_view::npos && take_number(rest, result.chunk) && rest.empty();
+  if (!good)
+    throw Error(
+        str_cat("'", text, "' is not an instruction: micro-batch, one of F B I W sf rf sb rb, chunk, as in 2F0"));
+  return result;
+}
+
+}  // namespace megatron::schedule

@@ -14,6 +14,7 @@ void activation_backward(Executor& exec, ActivationKind kind, ConstTensorView dy
 /// x = [gate | up] of [T,2F]; y[T,F] = act(gate)·up (SwiGLU, GeGLU: arXiv 2002.05202).
 void gated_activation_forward(Executor& exec, ActivationKind kind, ConstTensorView x, TensorView y);
 /// dx[T,2F] = [dy·up·act'(gate) | dy·act(gate)]; dx may alias x.
-void gated_activation_backward(Executor& exec, ActivationKind kind, ConstTensorView dy, ConstTensorView x, TensorView dx);
+void gated_activation_backward(Executor& exec, ActivationKind kind, ConstTensorView dy, ConstTensorView x,
+                               TensorView dx);
 
 }  // namespace megatron::kernels

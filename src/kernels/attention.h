@@ -8,7 +8,8 @@
 
 namespace megatron::kernels {
 
-/// Legend: T tokens of all sequences, Hq query heads, Hk key/value heads (Hq a multiple of Hk), D size of q/k heads, E of v heads.
+/// Legend: T tokens of all sequences, Hq query heads, Hk key/value heads (Hq a multiple of Hk), D size of q/k heads, E
+/// of v heads.
 struct AttentionParams {
   double scale = 1.0;
   bool causal = true;
@@ -18,7 +19,8 @@ struct AttentionParams {
   std::int64_t window = -1;
   /// > 0: scores are soft_cap·tanh(score / soft_cap).
   double soft_cap = 0.0;
-  /// Dropout on probabilities: element kept iff philox(key, (sample, head, query, key / 4))[key % 4] is ≥ p; `head` is logical.
+  /// Dropout on probabilities: element kept iff philox(key, (sample, head, query, key / 4))[key % 4] is ≥ p; `head` is
+  /// logical.
   double dropout = 0.0;
   PhiloxKey dropout_key{};
   std::int64_t first_head = 0;
@@ -35,14 +37,14 @@ struct SequenceRanges {
 };
 
 /// o[T,Hq,E] = softmax(scale·q·kᵀ + mask)·v, lse[T,Hq] = log-sum-exp of each row (fp32, or fp64 with fp64 input).
-/// q [T,Hq,D], k [Tk,Hk,D], v [Tk,Hk,E]: any token and head strides, last stride 1. Key blocks in fixed order from key 0
-/// of the sequence: a row's bits do not depend on the other rows. Level 0.
-void attention_forward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences, ConstTensorView q,
-                       ConstTensorView k, ConstTensorView v, TensorView o, TensorView lse);
+/// q [T,Hq,D], k [Tk,Hk,D], v [Tk,Hk,E]: any token and head strides, last stride 1. Key blocks in fixed order from key
+/// 0 of the sequence: a row's bits do not depend on the other rows. Level 0.
+void attention_forward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,
+                       ConstTensorView q, ConstTensorView k, ConstTensorView v, TensorView o, TensorView lse);
 
 /// dq, dk, dv are written (not added to); strides free.
-void attention_backward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences, ConstTensorView q,
-                        ConstTensorView k, ConstTensorView v, ConstTensorView o, ConstTensorView lse, ConstTensorView d_o,
-                        TensorView dq, TensorView dk, TensorView dv);
+void attention_backward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,
+                        ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView o, ConstTensorView lse,
+                        ConstTensorView d_o, TensorView dq, TensorView dk, TensorView dv);
 
 }  // namespace megatron::kernels

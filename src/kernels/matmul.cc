@@ -1,6 +1,7 @@
 #include "kernels/matmul.h"
 
 #include "kernels/checks.h"
+#include "kernels/cpu/matmul.h"
 #include "kernels/ref/matmul.h"
 
 namespace megatron::kernels {
@@ -20,11 +21,17 @@ void matmul(Executor& exec, ConstTensorView a, Transpose transpose_a, ConstTenso
   MEGATRON_CHECK_EQ(b.size(tb ? 1 : 0), k, "inner sizes of ", a.shape, " and ", b.shape);
   MEGATRON_CHECK_EQ(c.shape, (Shape{m, n}), "product of ", a.shape, " and ", b.shape);
   exec.counters().matmul_flops += 2 * m * n * k;
-  if (exec.is_meta() || m == 0 || n == 0) return;
-  if (is_double(c))
-    ref::matmul<double>(exec, a, ta, b, tb, c, accumulate);
-  else
-    ref::matmul<float>(exec, a, ta, b, tb, c, accumulate);
+  if (m == 0 || n == 0) return;
+  if (is_double(c)) {
+    if (!exec.is_meta()) ref::matmul(exec, a, ta, b, tb, c, accumulate);
+    return;
+  }
+  std::byte* scratch = exec.scratch(cpu::matmul_scratch_bytes(m, n, k, exec.num_threads()));
+  if (exec.is_meta()) return;
+  cpu::matmul(exec,
+              {m, n, k, a.data<float>(), a.stride(0), ta, b.data<float>(), b.stride(0), tb, c.data<float>(),
+               c.stride(0), accumulate},
+              scratch);
 }
 
 }  // namespace megatron::kernels

@@ -13,8 +13,8 @@ enum class NormKind : std::uint8_t { layer_norm, rms_norm };
 void norm_forward(Executor& exec, NormKind kind, ConstTensorView x, ConstTensorView gamma, ConstTensorView beta,
                   double eps, TensorView y, TensorView mean, TensorView rstd);
 
-/// dx [T,H] is written (may alias dy); dgamma [H] and dbeta [H] (fp32, or fp64 with fp64 input; dbeta may be null) are added to,
-/// summed over tokens in blocks of 64 by the canonical tree.
+/// dx [T,H] is written (may alias dy); dgamma [H] and dbeta [H] (fp32, or fp64 with fp64 input; dbeta may be null) are
+/// added to, summed over tokens in blocks of 64 by the canonical tree.
 void norm_backward(Executor& exec, NormKind kind, ConstTensorView dy, ConstTensorView x, ConstTensorView gamma,
                    ConstTensorView mean, ConstTensorView rstd, TensorView dx, TensorView dgamma, TensorView dbeta);
 

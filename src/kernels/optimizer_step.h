@@ -14,11 +14,13 @@ struct AdamStep {
   double grad_scale;                          // multiplies the gradient first (1/tokens, clipping)
 };
 
-/// p −= lr·(m̂/(√v̂ + eps) + wd·p) in place on flat fp32 (or fp64) tensors of equal length; the scalars are rounded to the tensors' type.
+/// p −= lr·(m̂/(√v̂ + eps) + wd·p) in place on flat fp32 (or fp64) tensors of equal length; the scalars are rounded to
+/// the tensors' type.
 void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v);
-/// g' = grad_scale·g + wd·p; buf = momentum·buf + g' (buf = g' when `first`); p −= lr·buf. buf may be null with momentum 0.
-void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, double grad_scale, bool first, TensorView p,
-              ConstTensorView g, TensorView buf);
+/// g' = grad_scale·g + wd·p; buf = momentum·buf + g' (buf = g' when `first`); p −= lr·buf. buf may be null with
+/// momentum 0.
+void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, double grad_scale, bool first,
+              TensorView p, ConstTensorView g, TensorView buf);
 /// Adds the squares of x (flat) to `sum`: each segment of 64 elements, counted from element 0, is summed in double in
 /// order, then added exactly. Cuts at multiples of 64 do not change the result.
 void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum);

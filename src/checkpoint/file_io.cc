@@ -25,9 +25,14 @@ namespace {
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path, bool truncate) : path_(path) {
-  fd_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (truncate ? O_TRUNC : 0), 0666);
-  if (fd_ < 0) fail(path, "create", errno);
+OutputFile::OutputFile(const std::string& path, Mode mode) : path_(path) {
+  fd_ = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | (mode == Mode::create ? O_CREAT | O_TRUNC : 0), 0666);
+  if (fd_ >= 0) return;
+  const int error = errno;
+  if (mode == Mode::open && error == ENOENT)
+    throw IoError(
+        str_cat(path, ": was created by the first rank but is not there (do all hosts share this file system?)"));
+  fail(path, mode == Mode::create ? "create" : "open", error);
 }
 
 OutputFile::~OutputFile() {
@@ -79,7 +84,7 @@ std::span<const std::byte> as_bytes(std::string_view text) {
 }
 
 void write_text_file(const std::string& path, std::string_view text) {
-  OutputFile file(path, true);
+  OutputFile file(path, OutputFile::Mode::create);
   file.write_at(0, as_bytes(text));
   file.sync();
   file.close();

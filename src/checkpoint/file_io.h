@@ -12,9 +12,9 @@ namespace megatron::checkpoint {
 /// A file descriptor that closes itself. All functions throw IoError naming path, operation and the system's reason.
 class OutputFile {
  public:
+  enum class Mode : std::uint8_t { create, open };  // make or empty it; it must be there
   OutputFile() = default;
-  /// Creates `path` (or empties it when `truncate`) for writing.
-  OutputFile(const std::string& path, bool truncate);
+  OutputFile(const std::string& path, Mode mode);
   ~OutputFile();
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&& other) noexcept;

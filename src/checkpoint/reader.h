@@ -23,15 +23,22 @@ class CheckpointReader {
   CheckpointReader(const std::string& directory, std::int64_t iteration);
   ~CheckpointReader();
 
+  /// The folder that was opened and the iteration its manifest names.
+  const std::string& path() const;
+  std::int64_t iteration() const;
   const std::string& state_json() const;
   std::vector<std::string> names() const;
   bool has(const std::string& name) const;
-  /// Fills the entry's pieces. Names in other spellings (fused `linear_qkv.layer_norm_weight` for
-  /// `input_layernorm.weight` …) are found too. Shape must match the logical one (a padded vocabulary in the file is
-  /// cut). Throws IoError.
+  /// Logical shape as it stands in the file.
+  std::vector<std::int64_t> shape(const std::string& name) const;
+  /// Fills the entry's pieces; rows of the local tensor that no piece covers become zero. Names in other spellings
+  /// (fused `linear_qkv.layer_norm_weight` for `input_layernorm.weight` …) are found too. The shape must be the logical
+  /// one, except that a padded vocabulary in the file is cut. Other float types are converted. Throws IoError naming
+  /// tensor and file.
   void read(const StateEntry& entry) const;
-  /// Recomputes the checksum of every tensor; throws IoError naming the first that differs.
-  void verify_checksums() const;
+  /// Recomputes the checksums of state.json, headers and tensors; throws IoError naming the first that differs. With
+  /// `parts` > 1 only every parts-th tensor from `part` on is read: ranks share the work.
+  void verify_checksums(int part = 0, int parts = 1) const;
 
  private:
   struct Impl;

@@ -262,6 +262,7 @@ SafetensorsHeader parse_safetensors(std::span<const std::byte> file, const std::
   const std::int64_t data_begin = 8 + static_cast<std::int64_t>(header_bytes);
   const std::int64_t file_bytes = static_cast<std::int64_t>(file.size());
   SafetensorsHeader header;
+  header.data_begin = data_begin;
   for (const auto& [name, entry] : json.items()) {
     if (name != "__metadata__") {
       header.tensors.push_back(parse_tensor(name, entry, data_begin, file_bytes - data_begin, path));
@@ -363,7 +364,7 @@ SafetensorsLayout layout_safetensors(std::span<const TensorToWrite> tensors,
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<TensorToWrite>& tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : file_(path, true) {
+    : file_(path, OutputFile::Mode::create) {
   const SafetensorsLayout layout = layout_safetensors(tensors, metadata);
   file_bytes_ = layout.file_bytes;
   file_.write_at(0, as_bytes(layout.header));

@@ -44,6 +44,7 @@ struct TensorInfo {
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;              // ordered by position in the file
   std::map<std::string, std::string> metadata;  // `__metadata__`
+  std::int64_t data_begin = 0;                  // length of size field and header
 };
 
 /// Parses and checks a whole file. `path` is for messages only. Throws IoError naming path and offset: header damaged
@@ -67,6 +68,10 @@ class SafetensorsFile {
   bool has(const std::string& name) const { return by_name_.count(name) != 0; }
   /// Throws IoError naming path and tensor if there is none of that name; so do all functions below.
   const TensorInfo& info(const std::string& name) const;
+  /// Size field and header, up to the first tensor.
+  std::span<const std::byte> header_bytes() const {
+    return file_.bytes().subspan(0, static_cast<std::size_t>(header_.data_begin));
+  }
   /// The raw little-endian bytes, in the mapping (they live as long as this object).
   std::span<const std::byte> bytes(const std::string& name) const;
   std::vector<double> read_double(const std::string& name) const;

@@ -9,11 +9,12 @@
 
 namespace megatron::model {
 
-/// `run` is complete (all derived fields set). Allocates parameter values of type `dtype` (float32; float64 for gradient
-/// checks) in the rank's allocator, uninitialised. No communication.
+/// `run` is complete (all derived fields set). Allocates parameter values of type `dtype` (float32; float64 for
+/// gradient checks) in the rank's allocator, uninitialised. No communication.
 std::unique_ptr<Stage> build_stage(mesh::Rank& rank, const spec::RunSpec& run, DType dtype = DType::float32);
 
-/// Initial values as a function of (seed, name, logical index): the same bits under every layout. Padding rows are zero.
+/// Initial values as a function of (seed, name, logical index): the same bits under every layout. Padding rows are
+/// zero.
 void initialize_parameters(mesh::Rank& rank, Stage& stage, std::uint64_t seed);
 
 }  // namespace megatron::model

@@ -14,7 +14,8 @@ namespace megatron::nn {
 /// Over which ranks of the tensor-parallel group the gradient must still be summed at the end of a step (besides DP).
 enum class GradReduction : std::uint8_t {
   none,             // the shard's gradient is complete
-  tensor_parallel,  // each rank saw some of the tokens or heads: sum over TP (norm weights and row biases under SP, q/k norms)
+  tensor_parallel,  // each rank saw some of the tokens or heads: sum over TP (norm weights and row biases under SP, q/k
+                    // norms)
   shared_kv_rows,   // rows of key/value heads that several TP ranks hold: sum these rows over those ranks
 };
 
@@ -32,11 +33,12 @@ struct Parameter {
   bool trainable = true;
   /// No weight decay: biases and tensors of one dimension (Megatron's rule).
   bool decay = true;
-  /// This is the head's use of the tied embedding table: same name and logical tensor as the table. It has a main_grad of its
-  /// own; it is neither counted in the norm nor saved. Its value shares the table's memory where both live on one stage.
+  /// This is the head's use of the tied embedding table: same name and logical tensor as the table. It has a main_grad
+  /// of its own; it is neither counted in the norm nor saved. Its value shares the table's memory where both live on
+  /// one stage.
   bool tied_use = false;
-  /// The lookup's table of a model whose head is tied to it (the use in the head has tied_use instead): the gradients of both
-  /// uses are summed once per step, over the embedding group where they live on different stages.
+  /// The lookup's table of a model whose head is tied to it (the use in the head has tied_use instead): the gradients
+  /// of both uses are summed once per step, over the embedding group where they live on different stages.
   bool shared_embedding = false;
 
   Tensor value;      // local shard, [local_rows] or [local_rows, local_cols]

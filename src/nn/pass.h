@@ -16,29 +16,29 @@ struct TokenMap {
   TokenMap slice(std::int64_t begin, std::int64_t end) const;
 };
 
-/// One micro-batch: all tokens of sequence 0, then of sequence 1, … Alive until its last backward or W. On meta tensors the
-/// vectors that hold values (all but sequence_starts) stay empty and num_tokens alone counts.
+/// One micro-batch: all tokens of sequence 0, then of sequence 1, … Alive until its last backward or W. On meta tensors
+/// the vectors that hold values (all but sequence_starts) stay empty and num_tokens alone counts.
 struct MicroBatch {
   std::int64_t index = 0;  // within the step
   std::int64_t num_tokens = 0;
   std::vector<std::int64_t> ids, labels;
-  std::vector<float> loss_mask;                // weights, any value ≥ 0
-  std::vector<std::int64_t> sequence_starts;   // cu_seqlens, first 0, last num_tokens
-  TokenMap tokens;                             // of all rows
+  std::vector<float> loss_mask;               // weights, any value ≥ 0
+  std::vector<std::int64_t> sequence_starts;  // cu_seqlens, first 0, last num_tokens
+  TokenMap tokens;                            // of all rows
   /// Of the rows this rank holds between layers under sequence parallelism; equal to `tokens` without it.
   TokenMap shard_tokens;
   std::int64_t shard_begin = 0, shard_end = 0;  // which rows these are
 };
 
-/// Fills shard_tokens, shard_begin and shard_end for TP rank `rank` of `size` (num_tokens must be a multiple of size), or
-/// for the whole when size is 1.
+/// Fills shard_tokens, shard_begin and shard_end for TP rank `rank` of `size` (num_tokens must be a multiple of size),
+/// or for the whole when size is 1.
 void set_token_shard(MicroBatch& batch, int rank, int size);
 
 enum class Mode : std::uint8_t { train, evaluate, prefill, decode };
 
 /// Keys and values of earlier tokens, one pair per layer: [capacity, local groups, head size]; for one sequence.
 struct KvCache {
-  std::int64_t length = 0;  // tokens already in all layers
+  std::int64_t length = 0;  // tokens already in all layers; whoever runs the stage raises it after each pass
   std::int64_t capacity = 0;
   std::vector<std::pair<Tensor, Tensor>> layers;  // by local layer number; allocated on first use
 };

@@ -19,7 +19,8 @@ struct LinearTask {
   Tensor x, dy;
 };
 
-/// table.main_grad[id − first_row] += dy[t]; ids: T int64 alive until the task has run (they belong to the micro-batch).
+/// table.main_grad[id − first_row] += dy[t]; ids: T int64 alive until the task has run (they belong to the
+/// micro-batch).
 struct EmbeddingTask {
   Parameter* table;
   const std::int64_t* ids;

@@ -1,0 +1,72 @@
+#include "model/build.h"
+
+#include <numeric>
+
+#include "kernels/elementwise.h"
+#include "kernels/initialize.h"
+#include "model/transformer_stage.h"
+
+namespace megatron::model {
+namespace {
+
+/// FNV-1a: the same number for the same name everywhere.
+std::uint64_t name_hash(const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
+void fill_box(kernels::Executor& exec, const nn::Initializer& init, PhiloxKey key, const spec::Sharding& sharding,
+              const spec::Box& box, TensorView w) {
+  switch (init.kind) {
+    case nn::Initializer::Kind::zeros:
+      return kernels::fill_zero(exec, w);
+    case nn::Initializer::Kind::ones:
+      return kernels::fill_constant(exec, 1.0, w);
+    case nn::Initializer::Kind::normal:
+      return kernels::fill_normal(exec, key, init.scale, box.row, box.col, sharding.cols, w);
+    case nn::Initializer::Kind::uniform:
+      return kernels::fill_uniform(exec, key, init.scale, box.row, box.col, sharding.cols, w);
+  }
+}
+
+void initialize(kernels::Executor& exec, nn::Parameter& parameter, std::uint64_t seed) {
+  const spec::Sharding& sharding = parameter.sharding;
+  const PhiloxKey key = make_philox_key(seed, RandomPurpose::initialization, name_hash(parameter.name));
+  std::int64_t covered = 0;
+  for (const spec::Piece& piece : sharding.pieces) covered += piece.global.rows;
+  if (covered < sharding.local_rows) kernels::fill_zero(exec, parameter.value);
+  for (const spec::Piece& piece : sharding.pieces)
+    fill_box(exec, parameter.init, key, sharding, piece.global,
+             parameter.value.slice(0, piece.local_row, piece.local_row + piece.global.rows));
+}
+
+}  // namespace
+
+std::unique_ptr<Stage> build_stage(mesh::Rank& rank, const spec::RunSpec& run, DType dtype) {
+  const mesh::Mesh& mesh = rank.mesh;
+  const std::vector<std::int64_t>& layers = run.parallel.layers_per_stage;
+  MEGATRON_CHECK_EQ(static_cast<int>(layers.size()), mesh.pp.size(), "stages of the layer split");
+  const auto stage = layers.begin() + mesh.pp.rank();
+  StageLayout layout;
+  layout.first_layer = std::accumulate(layers.begin(), stage, std::int64_t{0});
+  layout.num_layers = *stage;
+  layout.first = mesh.is_first_stage();
+  layout.last = mesh.is_last_stage();
+  const nn::LayerSetup setup = {rank.exec.allocator(), mesh.tp, run.parallel.sequence_parallel && !mesh.tp.trivial(),
+                                dtype};
+  return std::make_unique<TransformerStage>(setup, run.model, layout, run.optimizer.apply_wd_to_qk_layernorm);
+}
+
+void initialize_parameters(mesh::Rank& rank, Stage& stage, std::uint64_t seed) {
+  const nn::Parameter* table = nullptr;
+  for (nn::Parameter* parameter : stage.parameters()) {
+    if (parameter->shared_embedding) table = parameter;
+    // The head's use of the table on this stage has the table's memory.
+    const bool shared =
+        parameter->tied_use && table != nullptr && table->value.storage().get() == parameter->value.storage().get();
+    if (!shared) initialize(rank.exec, *parameter, seed);
+  }
+}
+
+}  // namespace megatron::model

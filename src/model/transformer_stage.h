@@ -1,0 +1,49 @@
+// The stage of a decoder-only Transformer: embedding, blocks, final norm, head, each where it belongs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "model/stage.h"
+#include "model/transformer_block.h"
+#include "nn/embedding.h"
+#include "nn/language_model_head.h"
+
+namespace megatron::model {
+
+struct StageLayout {
+  std::int64_t first_layer = 0, num_layers = 0;
+  bool first = true, last = true;
+};
+
+class TransformerStage final : public Stage {
+ public:
+  /// `decay_head_norms`: --apply-wd-to-qk-layernorm. `model` is complete.
+  TransformerStage(const nn::LayerSetup& setup, const spec::ModelSpec& model, const StageLayout& layout,
+                   bool decay_head_norms);
+
+  Tensor forward(nn::Pass& pass, const Tensor& input, StageStash& stash) override;
+  Tensor backward(nn::Pass& pass, Tensor d_output, StageStash&& stash) override;
+  Tensor forward_logits(nn::Pass& pass, const Tensor& input, std::int64_t row_begin, std::int64_t row_end) override;
+
+  const std::vector<nn::Parameter*>& parameters() override { return parameters_; }
+  std::int64_t first_layer() const override { return layout_.first_layer; }
+  std::int64_t num_layers() const override { return layout_.num_layers; }
+  bool has_embedding() const override { return layout_.first; }
+  bool has_head() const override { return layout_.last; }
+
+ private:
+  /// Embedding (or input) and blocks.
+  Tensor forward_body(nn::Pass& pass, const Tensor& input, StageStash::Contents& stash);
+
+  nn::LayerSetup setup_;
+  StageLayout layout_;
+  std::optional<nn::Embedding> embedding_;
+  std::vector<std::unique_ptr<TransformerBlock>> blocks_;
+  std::optional<nn::Norm> final_layernorm_;
+  std::optional<nn::LanguageModelHead> head_;
+  std::vector<nn::Parameter*> parameters_;
+};
+
+}  // namespace megatron::model

@@ -1,0 +1,133 @@
+#include "nn/language_model_head.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/matmul.h"
+#include "mesh/mappings.h"
+
+namespace megatron::nn {
+namespace {
+
+using kernels::Transpose;
+
+/// loss = log Σexp − (label's logit − max), per token.
+template <typename T>
+void token_losses(const Tensor& statistics_2T, Tensor& loss_T) {
+  const std::int64_t tokens = loss_T.size(0);
+  const T* sum_exp = statistics_2T.data<T>();
+  const T* target = sum_exp + tokens;
+  T* loss = loss_T.data<T>();
+  for (std::int64_t t = 0; t < tokens; ++t)
+    loss[t] = static_cast<T>(std::log(static_cast<double>(sum_exp[t])) - static_cast<double>(target[t]));
+}
+
+template <typename T>
+void fill_seed(const std::vector<float>& mask, double loss_scale, Tensor& seed_T) {
+  T* seed = seed_T.data<T>();
+  for (std::size_t t = 0; t < mask.size(); ++t) seed[t] = static_cast<T>(static_cast<double>(mask[t]) * loss_scale);
+}
+
+}  // namespace
+
+LanguageModelHead::LanguageModelHead(const LayerSetup& setup, const spec::HeadShape& shape, Initializer init, bool tied,
+                                     const Parameter* table)
+    : setup_(setup), shape_(shape) {
+  const spec::Sharding sharding =
+      spec::row_shard(2, shape.vocab, shape.padded_vocab, shape.hidden, setup.tp.rank(), setup.tp.size());
+  if (table == nullptr) {
+    weight_ = make_parameter(setup, tied ? "embedding.word_embeddings.weight" : "output_layer.weight", sharding, init);
+  } else {
+    MEGATRON_CHECK(tied, "an untied head has a matrix of its own");
+    weight_.name = table->name;
+    weight_.sharding = sharding;
+    weight_.init = table->init;
+    weight_.value = table->value;
+  }
+  weight_.tied_use = tied;
+}
+
+std::int64_t LanguageModelHead::valid_columns() const {
+  return std::clamp<std::int64_t>(shape_.vocab - first_column(), 0, shape_.local_vocab());
+}
+
+Tensor LanguageModelHead::project(Pass& pass, const Tensor& x_TH) {
+  Tensor logits = pass.exec.empty({x_TH.size(0), shape_.local_vocab()}, setup_.dtype);
+  kernels::matmul(pass.exec, x_TH, Transpose::no, weight_.value, Transpose::yes, logits);
+  return logits;
+}
+
+Tensor LanguageModelHead::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
+  const std::int64_t tokens = pass.batch.num_tokens;
+  Tensor whole = x_TH;
+  if (token_sharded(pass, setup_)) whole = mesh::gather_along_tokens(pass.exec, setup_.tp, x_TH, weight_.name).wait();
+  Tensor logits = project(pass, whole);
+  whole.reset();
+  Tensor max = pass.exec.empty({tokens}, setup_.dtype);
+  kernels::row_max(pass.exec, logits, valid_columns(), max);
+  max = setup_.tp.all_reduce(std::move(max), "softmax max", comm::ReduceOp::max);
+  // Both sums travel together: Σexp and the label's logit, which one rank has and the others give as zero.
+  Tensor statistics = pass.exec.empty({2, tokens}, setup_.dtype);
+  Tensor sum_exp = statistics.slice(0, 0, 1).reshape({tokens});
+  Tensor target = statistics.slice(0, 1, 2).reshape({tokens});
+  kernels::softmax_statistics(pass.exec, logits, valid_columns(), max, pass.batch.labels.data(), first_column(),
+                              sum_exp, target);
+  target.reset();
+  sum_exp.reset();
+  statistics = setup_.tp.all_reduce(std::move(statistics), "softmax sums");
+  Tensor loss = pass.exec.empty({tokens}, setup_.dtype);
+  if (!loss.is_meta()) {
+    if (setup_.dtype == DType::float64)
+      token_losses<double>(statistics, loss);
+    else
+      token_losses<float>(statistics, loss);
+  }
+  if (pass.keep_stash) {
+    stash.x_TH = stashed(x_TH);
+    stash.logits_TV = stashed(std::move(logits));
+    stash.max_T = stashed(std::move(max));
+    stash.sum_exp_T = stashed(pass.exec.empty({tokens}, setup_.dtype));
+    kernels::copy(pass.exec, statistics.slice(0, 0, 1).reshape({tokens}), stash.sum_exp_T);
+  }
+  return loss;
+}
+
+Tensor LanguageModelHead::loss_seed(Pass& pass) const {
+  Tensor seed = pass.exec.empty({pass.batch.num_tokens}, setup_.dtype);
+  if (seed.is_meta()) return seed;
+  MEGATRON_CHECK_EQ(static_cast<std::int64_t>(pass.batch.loss_mask.size()), pass.batch.num_tokens, "loss mask");
+  if (setup_.dtype == DType::float64)
+    fill_seed<double>(pass.batch.loss_mask, pass.loss_scale, seed);
+  else
+    fill_seed<float>(pass.batch.loss_mask, pass.loss_scale, seed);
+  return seed;
+}
+
+Tensor LanguageModelHead::backward(Pass& pass, Stash&& stash) {
+  const bool sharded = token_sharded(pass, setup_);
+  comm::Pending<Tensor> x(stash.x_TH);
+  if (sharded) x = mesh::gather_along_tokens(pass.exec, setup_.tp, stash.x_TH, weight_.name);
+  Tensor d_logits = std::move(stash.logits_TV);
+  kernels::softmax_gradient_in_place(pass.exec, d_logits, valid_columns(), stash.max_T, stash.sum_exp_T,
+                                     pass.batch.labels.data(), first_column(), loss_seed(pass));
+  stash = Stash();
+  Tensor dx = pass.exec.empty({d_logits.size(0), shape_.hidden}, setup_.dtype);
+  kernels::matmul(pass.exec, d_logits, Transpose::no, weight_.value, Transpose::no, dx);
+  comm::Pending<Tensor> reduced =
+      sharded ? mesh::reduce_scatter_along_tokens(pass.exec, setup_.tp, std::move(dx), weight_.name)
+              : setup_.tp.all_reduce_async(std::move(dx), weight_.name);
+  pass.weight_grads.push(LinearTask{&weight_, nullptr, x.wait(), std::move(d_logits)});
+  return reduced.wait();
+}
+
+Tensor LanguageModelHead::logits(Pass& pass, const Tensor& x_TH) {
+  Tensor whole = mesh::gather_along_hidden(pass.exec, setup_.tp, project(pass, x_TH), "logits");
+  if (shape_.vocab == shape_.padded_vocab) return whole;
+  Tensor cut = pass.exec.empty({whole.size(0), shape_.vocab}, setup_.dtype);
+  kernels::copy(pass.exec, whole.slice(1, 0, shape_.vocab), cut);
+  return cut;
+}
+
+}  // namespace megatron::nn

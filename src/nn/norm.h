@@ -1,0 +1,37 @@
+// LayerNorm or RMSNorm over the hidden dim. Legend: T tokens (the shard under sequence parallelism), H features.
+// Statistics are per token: no communication is needed however the tokens are cut. Only the gradients of the weights
+// are sums over tokens, which ranks complete at the end of a step (GradReduction::tensor_parallel).
+#pragma once
+
+#include "nn/layer.h"
+#include "spec/block_shape.h"
+
+namespace megatron::nn {
+
+class Norm {
+ public:
+  struct Stash {
+    Tensor x_TH, mean_T, rstd_T;  // mean of LayerNorm only
+    template <typename F>
+    void visit(F&& f) const {
+      f("x", x_TH);
+      if (mean_T.defined()) f("mean", mean_T);
+      f("rstd", rstd_T);
+    }
+  };
+
+  Norm(const LayerSetup& setup, const std::string& name, const spec::NormShape& shape);
+  Norm(const Norm&) = delete;
+  Norm& operator=(const Norm&) = delete;
+
+  Tensor forward(Pass& pass, const Tensor& x_TH, Stash& stash);
+  Tensor backward(Pass& pass, Tensor dy_TH, Stash&& stash);
+  void collect(std::vector<Parameter*>& out);
+
+ private:
+  LayerSetup setup_;
+  spec::NormShape shape_;
+  Parameter weight_, bias_;
+};
+
+}  // namespace megatron::nn

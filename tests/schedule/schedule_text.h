@@ -1,0 +1,26 @@
+// Short forms of instruction lists for tests.
+#pragma once
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "schedule/instruction.h"
+
+namespace megatron::schedule {
+
+/// "0F0 0sf0" → the list.
+inline std::vector<Instruction> list_of(const std::string& text) {
+  std::vector<Instruction> list;
+  std::istringstream in(text);
+  for (std::string word; in >> word;) list.push_back(parse_instruction(word));
+  return list;
+}
+
+inline std::string text_of(const std::vector<Instruction>& list) {
+  std::string text;
+  for (const Instruction& instruction : list) text += (text.empty() ? "" : " ") + to_text(instruction);
+  return text;
+}
+
+}  // namespace megatron::schedule

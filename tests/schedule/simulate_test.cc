@@ -1,0 +1,50 @@
+#include "schedule/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "schedule/generators.h"
+#include "schedule/passes.h"
+#include "schedule_text.h"
+
+namespace megatron::schedule {
+namespace {
+
+TEST(Simulate, BubbleIsThatOfThePaper) {
+  for (int p = 1; p <= 8; ++p)
+    for (std::int64_t m = 1; m <= 10; ++m)
+      for (const Program& program : {one_f_one_b(p, m), gpipe(p, m)}) {
+        const Timeline timeline = simulate(insert_communication(program), {1.0, 2.0, 0, 0, 0.0});
+        const double expected = static_cast<double>(p - 1) / static_cast<double>(m + p - 1);
+        EXPECT_NEAR(timeline.bubble, expected, 1e-12) << p << " stages, " << m << " micro-batches";
+        EXPECT_DOUBLE_EQ(timeline.total, 3.0 * static_cast<double>(m + p - 1));
+        EXPECT_DOUBLE_EQ(ideal_bubble(p, m), expected);
+      }
+}
+
+TEST(Simulate, MessagesTakeTime) {
+  // F 0–1 | message 1–1.5 | F 1.5–2.5, B 2.5–4.5 | message 4.5–5 | B 5–7
+  const Program program = insert_communication(one_f_one_b(2, 1));
+  const Timeline timeline = simulate(program, {1.0, 2.0, 0, 0, 0.5});
+  EXPECT_DOUBLE_EQ(timeline.total, 7.0);
+  EXPECT_DOUBLE_EQ(timeline.intervals[1][0].end, 1.5);
+  EXPECT_DOUBLE_EQ(timeline.busy[0], 3.0);
+  EXPECT_DOUBLE_EQ(timeline.bubble, 1.0 - 6.0 / 14.0);
+}
+
+TEST(Simulate, DeadlockIsAnError) {
+  EXPECT_THROW(simulate({list_of("0rb0 0F0 0sf0 0B0"), list_of("0rf0 0F0 0B0 0sb0")}, {}), Error);
+}
+
+TEST(Simulate, Chart) {
+  const Program program = insert_communication(one_f_one_b(2, 2));
+  EXPECT_EQ(draw_chart(program, simulate(program, {1.0, 2.0, 0, 0, 0.0})),
+            "stage 0 |F0 F1 ......B0    ...B1    |\n"
+            "stage 1 |...F0 B0    F1 B1    ......|\n");
+  EXPECT_EQ(draw_chart(program, simulate(program, {1.0, 2.0, 0, 0, 0.0}), 6),
+            "stage 0 |F0 F1 …\n"
+            "stage 1 |...F0 …\n");
+}
+
+}  // namespace
+}  // namespace megatron::schedule

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <string_view>
 
 #include "base/check.h"
 #include "kernels/optimizer_step.h"
@@ -19,14 +18,6 @@ bool shares_value(const nn::Parameter& use, std::span<nn::Parameter* const> para
            return other != &use && other->value.storage() == use.value.storage() &&
                   other->value.offset() == use.value.offset();
          });
-}
-
-/// The weight of a norm over the queries or keys of a head.
-bool is_qk_norm_weight(std::string_view name) {
-  const auto ends_with = [&](std::string_view end) {
-    return name.size() >= end.size() && name.substr(name.size() - end.size()) == end;
-  };
-  return ends_with("q_layernorm.weight") || ends_with("k_layernorm.weight");
 }
 
 /// The name that the first rank of the model group with a non-empty `name` has, on every rank. Collective.
@@ -95,11 +86,6 @@ Tensor Optimizer::add_state(const char* kind, nn::Parameter& parameter) {
   return tensor;
 }
 
-double Optimizer::decay_of(const nn::Parameter& parameter, double weight_decay) const {
-  const bool decays = parameter.decay || (spec_.apply_wd_to_qk_layernorm && is_qk_norm_weight(parameter.name));
-  return decays ? weight_decay : 0.0;
-}
-
 UpdateResult Optimizer::step(const UpdateInput& input) {
   UpdateResult result;
   MEGATRON_CHECK(std::isfinite(input.token_sum) && input.token_sum >= 0.0, "sum of the loss mask ", input.token_sum);
@@ -129,7 +115,7 @@ void Optimizer::update(const UpdateInput& input, double grad_scale) {
   const auto t = static_cast<double>(num_updates_);
   for (Slot& slot : slots_) {
     nn::Parameter& parameter = *slot.parameter;
-    const double decay = decay_of(parameter, input.weight_decay);
+    const double decay = parameter.decay ? input.weight_decay : 0.0;
     Tensor value = flat(parameter.value);
     if (spec_.kind == spec::OptimizerKind::adam) {
       const kernels::AdamStep adam{input.lr,

@@ -45,16 +45,19 @@ class Optimizer {
 
   /// main_grad of all parameters must be final (reduced over DP, TP, tied uses: see grad_buffer.h) and is left as it
   /// is. Collective over the model group for the norm. Updates values in place and raises their version; division by
-  /// the tokens, the loss scale and clipping are one factor of that one pass. AdamW (arXiv 1711.05101): p −= lr·(m̂/(√v̂
-  /// + eps) + wd·p). SGD: g += wd·p; buf = momentum·buf + g; p −= lr·buf.
+  /// the tokens, the loss scale and clipping are one factor of that one pass.
+  ///
+  /// AdamW (arXiv 1711.05101): p −= lr·(m̂/(√v̂ + eps) + wd·p).
+  ///
+  /// SGD: g += wd·p; buf = momentum·buf + g; p −= lr·buf.
+  ///
+  /// wd is 0 for parameters without `decay`.
   UpdateResult step(const UpdateInput& input);
 
   /// Number of updates done so far (Adam's step); the same on every rank; saved in state.json.
   std::int64_t num_updates() const { return num_updates_; }
   void set_num_updates(std::int64_t n) { num_updates_ = n; }
   std::vector<OptimizerState>& states() { return states_; }
-  /// The decay that `parameter` gets in a step with `weight_decay`: all of it or none.
-  double decay_of(const nn::Parameter& parameter, double weight_decay) const;
   bool count_zeros = false;
 
  private:

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/exact_sum.h"
@@ -13,9 +14,16 @@
 
 namespace megatron::pipeline {
 
+/// When an instruction ran, in seconds since the step began.
+struct InstructionTime {
+  schedule::Instruction instruction;
+  double begin_seconds = 0, end_seconds = 0;
+};
+
 struct StepTimes {
   double forward_seconds = 0, backward_seconds = 0;
   double exposed_communication_seconds = 0;  // waiting for messages of other stages
+  std::vector<InstructionTime> instructions;
 };
 
 struct StepOutput {
@@ -25,7 +33,8 @@ struct StepOutput {
   ExactSum mask_sum;
   std::int64_t trained_tokens = 0;
   StepTimes times;
-  /// First non-finite tensor met (loss or a stage's output or input gradient), empty if none: "loss of micro-batch 3".
+  /// First non-finite tensor met on this rank (loss, a stage's output or input gradient), empty if none: "loss of
+  /// micro-batch 3", "output of stage 1 for micro-batch 2", "input gradient of stage 1 for micro-batch 0".
   std::string first_bad_tensor;
 };
 
@@ -33,22 +42,31 @@ struct EngineOptions {
   std::uint64_t seed = 1234;
   bool check_for_nan = true;
   double loss_scale = 1.0;
+  /// Of the hidden state between stages; used only by a stage without parameters, which cannot tell by itself.
+  DType hidden_dtype = DType::float32;
 };
 
+/// Receives are posted one ahead in each direction, from the start of the step on; sends never wait; a stash is freed
+/// by its backward pass; all sends have completed when a step ends. On meta tensors the same happens without values.
 class Engine {
  public:
   Engine(mesh::Rank& rank, model::Stage& stage, const spec::RunSpec& run, EngineOptions options);
 
-  /// Executes `instructions` (with communication already inserted). batches[i].index == i. `sink` may be null in evaluation.
-  /// Instructions without any backward run as evaluation: nothing is stashed, no dropout.
+  /// Executes `instructions` (with communication already inserted). batches[i].index == i. `sink` may be null in
+  /// evaluation. Instructions without any backward run as evaluation: nothing is stashed, no dropout. A non-finite
+  /// tensor does not end the step: all stages run to its end and the caller decides (StepOutput::first_bad_tensor).
+  /// `iteration` ≥ 0: each instruction is told to the rank's context ("2F0") with that number. Collective over pp and
+  /// tp.
   StepOutput run_step(std::span<const schedule::Instruction> instructions, std::span<const nn::MicroBatch> batches,
-                      nn::GradSink* sink);
+                      nn::GradSink* sink, std::int64_t iteration = -1);
   /// See nn::Pass::observe_hidden; kept for all later steps.
   void set_hidden_observer(std::function<void(std::int64_t micro_batch, std::int64_t layer, const Tensor&)> observer);
   /// Last stage: sees the per-token losses of each micro-batch [T].
   void set_loss_observer(std::function<void(std::int64_t micro_batch, const Tensor&)> observer);
 
  private:
+  class Step;
+
   mesh::Rank& rank_;
   model::Stage& stage_;
   const spec::RunSpec& run_;

@@ -192,10 +192,15 @@ Datasets build_datasets(const spec::DataSpec& spec, const BuildOptions& options)
 }
 
 std::unique_ptr<SampleOrder> make_order(const spec::DataSpec& spec, const Dataset& dataset,
-                                        std::int64_t micro_batch_size, std::int64_t dp_size) {
+                                        std::int64_t micro_batch_size, std::int64_t dp_size,
+                                        std::int64_t consumed_samples) {
+  std::unique_ptr<SampleOrder> order;
   if (spec.dataloader_type == spec::DataloaderType::cyclic)
-    return std::make_unique<CyclicOrder>(dataset.size(), micro_batch_size, dp_size);
-  return std::make_unique<SequentialOrder>(dataset.size());
+    order = std::make_unique<CyclicOrder>(dataset.size(), micro_batch_size, dp_size);
+  else
+    order = std::make_unique<SequentialOrder>(dataset.size());
+  order->check_start(consumed_samples);
+  return order;
 }
 
 }  // namespace megatron::data

@@ -62,8 +62,10 @@ struct Datasets {
 /// A pure function of files, split, seed, length and requested numbers. Throws ConfigError or IoError.
 Datasets build_datasets(const spec::DataSpec& spec, const BuildOptions& options);
 
-/// The order in which a run reads `dataset`: `--dataloader-type`.
+/// The order in which a run reads `dataset` (`--dataloader-type`), which starts after `consumed_samples`. Throws Error
+/// when it cannot start there.
 std::unique_ptr<SampleOrder> make_order(const spec::DataSpec& spec, const Dataset& dataset,
-                                        std::int64_t micro_batch_size, std::int64_t dp_size);
+                                        std::int64_t micro_batch_size, std::int64_t dp_size,
+                                        std::int64_t consumed_samples = 0);
 
 }  // namespace megatron::data

@@ -78,8 +78,8 @@ GptIndexPlan plan_gpt_index(const GptIndexConfig& config, std::int64_t num_seque
   GptIndexPlan plan;
   plan.tokens_per_epoch = tokens_per_epoch;
   if (tokens_per_epoch < 1 || (!config.num_samples && tokens_per_epoch < 2))
-    throw ConfigError(
-        str_cat("has ", num_sequences, " sequences with ", tokens_per_epoch, " tokens, but samples are asked of it: give it documents (--split) or ask for none"));
+    throw ConfigError(str_cat("has ", num_sequences, " sequences with ", tokens_per_epoch,
+                              " tokens, but samples are asked of it: give it documents (--split) or ask for none"));
   if (config.num_samples) {
     MEGATRON_CHECK_GE(*config.num_samples, 0);
     const std::int64_t wanted = checked_product(*config.num_samples, length, "samples times sequence length") + x;

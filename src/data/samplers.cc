@@ -1,6 +1,5 @@
 #include "data/samplers.h"
 
-#include <algorithm>
 #include <numeric>
 #include <random>
 
@@ -25,6 +24,11 @@ std::int64_t SequentialOrder::dataset_index(std::int64_t global_index) const {
   if (global_index >= total_samples_)
     throw Error(str_cat("no samples left to consume: sample ", global_index, " of ", total_samples_));
   return global_index;
+}
+
+void SequentialOrder::check_start(std::int64_t consumed_samples) const {
+  if (consumed_samples >= total_samples_)
+    throw Error(str_cat("no samples left to consume: ", consumed_samples, " of ", total_samples_, " are consumed"));
 }
 
 CyclicOrder::CyclicOrder(std::int64_t total_samples, std::int64_t micro_batch_size, std::int64_t dp_size,
@@ -58,44 +62,12 @@ std::int64_t CyclicOrder::dataset_index(std::int64_t global_index) const {
   return (*order)[static_cast<std::size_t>(at)] + (data_sharding_ ? rank * bucket_ : 0);
 }
 
-std::vector<std::vector<std::int64_t>> single_batches(const SamplerArgs& args, bool drop_last) {
-  if (args.total_samples <= 0) throw Error(str_cat("no sample to consume: ", args.total_samples));
-  if (args.consumed_samples >= args.total_samples)
-    throw Error(str_cat("no samples left to consume: ", args.consumed_samples, ", ", args.total_samples));
-  const std::int64_t step = args.micro_batch_size * args.dp_size;
-  std::vector<std::vector<std::int64_t>> batches;
-  for (std::int64_t start = args.consumed_samples; start < args.total_samples; start += step) {
-    const std::int64_t have = std::min(step, args.total_samples - start);
-    if (have < step && drop_last) break;
-    const std::int64_t first = std::min(args.dp_rank * args.micro_batch_size, have);
-    const std::int64_t last = std::min(first + args.micro_batch_size, have);
-    std::vector<std::int64_t> batch(static_cast<std::size_t>(last - first));
-    std::iota(batch.begin(), batch.end(), start + first);
-    batches.push_back(std::move(batch));
-  }
-  return batches;
-}
-
-std::vector<std::vector<std::int64_t>> cyclic_batches(const SamplerArgs& args, bool data_sharding) {
-  const CyclicOrder order(args.total_samples, args.micro_batch_size, args.dp_size, data_sharding);
-  const std::int64_t step = args.micro_batch_size * args.dp_size, epoch = order.samples_per_epoch();
-  MEGATRON_CHECK_EQ(args.consumed_samples % epoch % step, 0, "consumed samples must be whole batches of ", step);
-  std::vector<std::vector<std::int64_t>> batches;
-  const std::int64_t end = (args.consumed_samples / epoch + 1) * epoch;
-  for (std::int64_t start = args.consumed_samples; start < end; start += step) {
-    std::vector<std::int64_t> batch(static_cast<std::size_t>(args.micro_batch_size));
-    for (std::int64_t i = 0; i < args.micro_batch_size; ++i)
-      batch[static_cast<std::size_t>(i)] = order.dataset_index(start + args.dp_rank * args.micro_batch_size + i);
-    batches.push_back(std::move(batch));
-  }
-  return batches;
-}
-
-std::vector<std::int64_t> full_validation_indices(std::int64_t total_samples, std::int64_t dp_rank,
-                                                  std::int64_t dp_size) {
-  std::vector<std::int64_t> indices;
-  for (std::int64_t i = dp_rank; i < total_samples; i += dp_size) indices.push_back(i);
-  return indices;
+void CyclicOrder::check_start(std::int64_t consumed_samples) const {
+  const std::int64_t step = micro_batch_size_ * dp_size_;
+  if (consumed_samples % active_ % step != 0)
+    throw Error(str_cat(
+        "--dataloader-type cyclic cannot continue after ", consumed_samples,
+        " samples: within the epoch they must be a multiple of micro batch size times data-parallel size, ", step));
 }
 
 }  // namespace megatron::data

@@ -19,6 +19,8 @@ class SampleOrder {
   /// The data set index of the sample with this global index (≥ 0). Throws Error when the data end before.
   /// May be called from any thread.
   virtual std::int64_t dataset_index(std::int64_t global_index) const = 0;
+  /// Throws Error when a run cannot start after `consumed_samples`.
+  virtual void check_start(std::int64_t consumed_samples) const = 0;
 };
 
 /// Global index = data set index; the data set was built long enough for the run.
@@ -26,6 +28,8 @@ class SequentialOrder final : public SampleOrder {
  public:
   explicit SequentialOrder(std::int64_t total_samples) : total_samples_(total_samples) {}
   std::int64_t dataset_index(std::int64_t global_index) const override;
+  /// At least one sample must be left.
+  void check_start(std::int64_t consumed_samples) const override;
 
  private:
   std::int64_t total_samples_;
@@ -39,6 +43,8 @@ class CyclicOrder final : public SampleOrder {
   CyclicOrder(std::int64_t total_samples, std::int64_t micro_batch_size, std::int64_t dp_size,
               bool data_sharding = true);
   std::int64_t dataset_index(std::int64_t global_index) const override;
+  /// What was consumed must be whole micro-batches of all ranks.
+  void check_start(std::int64_t consumed_samples) const override;
   std::int64_t samples_per_epoch() const { return active_; }
 
  private:
@@ -53,20 +59,5 @@ class CyclicOrder final : public SampleOrder {
   mutable std::int64_t cached_epoch_ = -1;
   mutable std::shared_ptr<const Permutation> cached_;
 };
-
-/// The micro-batches of one rank from `consumed_samples` to the end of the data (single) or of the epoch (cyclic), as
-/// lists of data set indices. drop_last: an incomplete last micro-batch is left out. Throws Error when nothing is left.
-struct SamplerArgs {
-  std::int64_t total_samples = 0;
-  std::int64_t consumed_samples = 0;
-  std::int64_t micro_batch_size = 1;
-  std::int64_t dp_rank = 0;
-  std::int64_t dp_size = 1;
-};
-std::vector<std::vector<std::int64_t>> single_batches(const SamplerArgs& args, bool drop_last = true);
-std::vector<std::vector<std::int64_t>> cyclic_batches(const SamplerArgs& args, bool data_sharding = true);
-/// `--full-validation`: single samples, rank r takes r, r + dp, …; ranks may get unequal numbers.
-std::vector<std::int64_t> full_validation_indices(std::int64_t total_samples, std::int64_t dp_rank,
-                                                  std::int64_t dp_size);
 
 }  // namespace megatron::data

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/rng.h"
 #include "comm/world.h"
 #include "tensor/tensor.h"
 
@@ -19,23 +18,25 @@ using Rows = std::vector<std::int64_t>;
 /// The element `index` of what `rank` gives to operation `salt`: floats whose sums depend on the order of addition.
 template <typename T>
 T value(int rank, std::int64_t index, int salt) {
-  const auto words = philox4x32(make_philox_key(7, RandomPurpose::test, static_cast<std::uint64_t>(salt)),
-                                {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(rank), 0, 0});
-  if constexpr (std::is_floating_point_v<T>) {
-    const double magnitude = std::ldexp(1.0, static_cast<int>(words[1] % 24));
-    return static_cast<T>((static_cast<double>(words[0]) / 4294967296.0 - 0.5) * magnitude);
-  } else {
-    return static_cast<T>(words[0] % 2001) - static_cast<T>(1000);
-  }
+  std::uint64_t x = static_cast<std::uint64_t>(index) * 0x9E3779B97F4A7C15U +
+                    static_cast<std::uint64_t>(rank) * 0xD1B54A32D192ED03U +
+                    static_cast<std::uint64_t>(salt) * 0x8CB92BA72F3D8DD7U;
+  x = (x ^ (x >> 31)) * 0xBF58476D1CE4E5B9U;
+  x ^= x >> 29;
+  const auto word = static_cast<std::int64_t>(x >> 40);
+  if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(word - (1 << 23)) * static_cast<T>(1 << (x % 24));
+  else
+    return static_cast<T>(word - (1 << 23));
 }
 
 /// The canonical tree: split at the largest power of two below the number of terms.
 template <typename T>
-T tree(const std::vector<T>& terms, std::size_t begin, std::size_t end, ReduceOp op) {
-  if (end - begin == 1) return terms[begin];
-  std::size_t half = 1;
-  while (half * 2 < end - begin) half *= 2;
-  const T a = tree(terms, begin, begin + half, op), b = tree(terms, begin + half, end, op);
+T tree(const T* terms, int count, ReduceOp op) {
+  if (count == 1) return terms[0];
+  int half = 1;
+  while (half * 2 < count) half *= 2;
+  const T a = tree(terms, half, op), b = tree(terms + half, count - half, op);
   if (op == ReduceOp::max) return a > b ? a : b;
   if (op == ReduceOp::min) return a < b ? a : b;
   return a + b;
@@ -43,9 +44,10 @@ T tree(const std::vector<T>& terms, std::size_t begin, std::size_t end, ReduceOp
 
 template <typename T>
 T expected_sum(const std::vector<int>& members, std::int64_t index, int salt, ReduceOp op = ReduceOp::sum) {
-  std::vector<T> terms;
-  for (const int member : members) terms.push_back(value<T>(member, index, salt));
-  return tree(terms, 0, terms.size(), op);
+  T terms[16];
+  int count = 0;
+  for (const int member : members) terms[count++] = value<T>(member, index, salt);
+  return tree(terms, count, op);
 }
 
 template <typename T>
@@ -57,7 +59,7 @@ Tensor make(tensor::Allocator& allocator, const Shape& shape, int rank, std::int
 
 /// Compares bits.
 template <typename T>
-void expect_bits(const T& got, const T& want, const std::string& what, std::int64_t index) {
+void expect_bits(const T& got, const T& want, const char* what, std::int64_t index) {
   if (std::memcmp(&got, &want, sizeof(T)) != 0)
     throw Error(str_cat("conformance: ", what, " element ", index, " is ", got, ", not ", want));
 }
@@ -241,7 +243,7 @@ void one_type(const Case& c, std::int64_t count, int salt) {
 }
 
 inline void group_cases(const Case& c, std::int64_t large) {
-  for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{1000}, large}) {
+  for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{300}, large}) {
     one_type<float>(c, count, 100);
     if (count == large) continue;
     one_type<double>(c, count, 200);
@@ -252,7 +254,7 @@ inline void group_cases(const Case& c, std::int64_t large) {
   reduce_scatter<float>(c, none, 4, 1, false);
   all_gather<float>(c, none, 4, 2, false);
   several_outstanding(c, 10, 400);
-  several_outstanding(c, large, 500);
+  several_outstanding(c, large / 4, 500);
   dropped(c, 600);
   c.group.barrier("end of cases");
 }

@@ -1,6 +1,7 @@
 #include "comm/local/local_world.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <numeric>
 #include <thread>
 
@@ -28,9 +29,32 @@ void LocalWorld::fail(int rank, const std::exception_ptr& error) {
   RankStatus& status = cores_[static_cast<std::size_t>(rank)]->status;
   const Culprit culprit{rank, status.record().where(), message_of(error)};
   status.end(RankPhase::failed);
-  if (!shared_.abort.abort(culprit, error, exit_status_of(error)) || !options_.print_failure) return;
-  const std::string line = str_cat("error: ", failure_line(culprit), "\n");
-  std::fputs(line.c_str(), stderr);
+  abort(culprit, error);
+}
+
+void LocalWorld::abort(const Culprit& culprit, const std::exception_ptr& error) {
+  if (!shared_.abort.abort(culprit, error, exit_status_of(error))) return;
+  if (options_.print_failure) {
+    const std::string line = str_cat("error: ", failure_line(culprit), "\n");
+    std::fputs(line.c_str(), stderr);
+  }
+  if (Watchdog* watchdog = watchdog_.load()) watchdog->notify();
+}
+
+std::unique_ptr<Watchdog> LocalWorld::start_watchdog() {
+  Watchdog::Means means;
+  means.timeout_seconds = options_.timeout_seconds;
+  means.grace_seconds = options_.grace_seconds;
+  means.print = options_.print_failure;
+  for (const auto& core : cores_) means.ranks.emplace_back(core->rank, &core->status);
+  means.all_rows = [this] {
+    std::vector<RankRow> rows;
+    for (const auto& core : cores_) rows.push_back({core->rank, true, core->status.record()});
+    return rows;
+  };
+  means.fail = [this](const Culprit& culprit, const std::exception_ptr& error) { abort(culprit, error); };
+  means.end_process = [](int status) { std::_Exit(status); };
+  return std::make_unique<Watchdog>(std::move(means), shared_.abort);
 }
 
 void LocalWorld::run_rank(int rank, const std::function<void(RankContext&)>& fn) {
@@ -62,10 +86,16 @@ void LocalWorld::run(const std::function<void(RankContext&)>& fn) {
   shared_.num_finished.store(0);
   for (int rank = 0; rank < options_.world_size; ++rank) shared_.finished[static_cast<std::size_t>(rank)].store(false);
   groups_.clear();
+  for (const auto& core : cores_) core->status.running();
+  // One rank waits for nobody.
+  std::unique_ptr<Watchdog> watchdog = options_.world_size > 1 ? start_watchdog() : nullptr;
+  watchdog_.store(watchdog.get());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options_.world_size; ++rank)
     threads.emplace_back([this, rank, &fn] { run_rank(rank, fn); });
   for (std::thread& thread : threads) thread.join();
+  watchdog_.store(nullptr);
+  watchdog.reset();
   if (shared_.abort.aborted()) std::rethrow_exception(shared_.abort.error());
 }
 

@@ -1,6 +1,8 @@
 // Ranks as threads of one process.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -10,6 +12,7 @@
 
 #include "comm/local/local_group.h"
 #include "comm/rank_core.h"
+#include "comm/watchdog.h"
 
 namespace megatron::comm {
 
@@ -28,10 +31,13 @@ class LocalWorld : public World {
   void run_rank(int rank, const std::function<void(RankContext&)>& fn);
   LocalGroup& group(const std::string& name, const std::vector<int>& members, int instance);
   void fail(int rank, const std::exception_ptr& error);
+  void abort(const Culprit& culprit, const std::exception_ptr& error);
+  std::unique_ptr<Watchdog> start_watchdog();
 
   WorldOptions options_;
   LocalShared shared_;
   std::vector<std::unique_ptr<RankCore>> cores_;
+  std::atomic<Watchdog*> watchdog_{nullptr};
   std::mutex groups_mutex_;
   std::map<GroupId, std::unique_ptr<LocalGroup>> groups_;
   std::mutex closing_mutex_;

@@ -1,0 +1,154 @@
+#include "comm/watchdog.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <utility>
+
+namespace megatron::comm {
+
+namespace {
+
+const char* phase_name(RankPhase phase) {
+  switch (phase) {
+    case RankPhase::running:
+      return "running";
+    case RankPhase::posting:
+      return "posting";
+    case RankPhase::waiting:
+      return "waiting";
+    case RankPhase::finished:
+      return "finished";
+    case RankPhase::failed:
+      return "failed";
+  }
+  return "?";
+}
+
+std::string one_decimal(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f s", seconds);
+  return text;
+}
+
+// Ranks that are in no operation: those the others wait for.
+std::string absent_ranks(const std::vector<RankRow>& rows) {
+  std::string text;
+  for (const RankRow& row : rows) {
+    const RankPhase phase = row.record.phase;
+    if (row.known && (phase == RankPhase::waiting || phase == RankPhase::finished)) continue;
+    text += str_cat(text.empty() ? "; in no operation or silent: rank " : ", ", row.rank);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string progress_table(const std::vector<RankRow>& rows) {
+  std::string text;
+  char line[96];
+  std::snprintf(line, sizeof(line), "%6s  %-9s %10s  %9s  ", "rank", "state", "since", "iteration");
+  text += std::string(line) + "instruction / operation\n";
+  for (const RankRow& row : rows) {
+    if (!row.known) {
+      std::snprintf(line, sizeof(line), "%6d  %-9s", row.rank, "silent");
+      text += std::string(line) + " its process does not answer\n";
+      continue;
+    }
+    const RankRecord& record = row.record;
+    std::snprintf(line, sizeof(line), "%6d  %-9s %10s  %9lld  ", row.rank, phase_name(record.phase),
+                  one_decimal(record.seconds).c_str(), static_cast<long long>(record.iteration));
+    text += std::string(line) + (record.instruction.empty() ? "-" : record.instruction) + " / " +
+            (record.operation.empty() ? "-" : record.operation) + "\n";
+  }
+  return text;
+}
+
+Watchdog::Watchdog(Means means, const AbortState& abort)
+    : means_(std::move(means)), abort_(abort), waited_(means_.ranks.size()), thread_([this] { loop(); }) {}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void Watchdog::notify() {
+  {
+    const std::lock_guard lock(mutex_);
+    notified_ = true;
+  }
+  wake_.notify_all();
+}
+
+void Watchdog::loop() {
+  using Clock = std::chrono::steady_clock;
+  const double tick = std::clamp(std::min(means_.timeout_seconds, means_.grace_seconds) / 20, 0.01, 0.25);
+  Clock::time_point last = Clock::now();
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait_for(lock, std::chrono::duration<double>(tick), [this] { return stop_ || notified_; });
+      if (stop_) return;
+      notified_ = false;
+    }
+    const Clock::time_point now = Clock::now();
+    look(std::min(std::chrono::duration<double>(now - last).count(), 2 * tick));
+    last = now;
+  }
+}
+
+void Watchdog::look(double elapsed) {
+  if (abort_.aborted()) {
+    since_abort_ += elapsed;
+    if (since_abort_ >= means_.grace_seconds) end_after_grace();
+    return;
+  }
+  for (std::size_t i = 0; i < means_.ranks.size(); ++i) {
+    const RankRecord record = means_.ranks[i].second->record();
+    Waited& waited = waited_[i];
+    if (record.phase != RankPhase::waiting || record.serial != waited.serial) {
+      waited = {record.serial, 0};
+      continue;
+    }
+    waited.seconds += elapsed;
+    if (waited.seconds < means_.timeout_seconds || expired_) continue;
+    expired_ = true;
+    expire(means_.ranks[i].first, record, waited.seconds);
+    return;
+  }
+}
+
+void Watchdog::expire(int rank, const RankRecord& record, double seconds) {
+  const std::vector<RankRow> rows = means_.all_rows();
+  if (abort_.aborted()) return;  // a failure elsewhere came first
+  if (means_.print) {
+    const std::string text = str_cat("watchdog: rank ", rank, " has waited for ", one_decimal(seconds),
+                                     " (--distributed-timeout-minutes); all ranks:\n", progress_table(rows));
+    std::fputs(text.c_str(), stderr);
+  }
+  const Culprit culprit{rank, record.where(),
+                        str_cat("no progress for ", one_decimal(seconds), " (watchdog)", absent_ranks(rows))};
+  means_.fail(culprit, std::make_exception_ptr(CommError(failure_line(culprit))));
+}
+
+void Watchdog::end_after_grace() {
+  if (means_.print) {
+    std::string ranks;
+    for (const auto& [rank, status] : means_.ranks) {
+      const RankRecord record = status->record();
+      if (record.phase == RankPhase::finished || record.phase == RankPhase::failed) continue;
+      ranks += str_cat(ranks.empty() ? "" : "; ", "rank ", rank, " (", record.where(), ")");
+    }
+    const std::string text = str_cat("error: not back ", one_decimal(means_.grace_seconds),
+                                     " after the failure: ", ranks, "; ending the process\n");
+    std::fputs(text.c_str(), stderr);
+  }
+  std::fflush(stderr);
+  means_.end_process(abort_.exit_status());
+}
+
+}  // namespace megatron::comm

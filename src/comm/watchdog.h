@@ -1,0 +1,70 @@
+// The thread of a process that ends what hangs: ranks that wait too long, and ranks that do not come back after an
+// abort.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/abort.h"
+#include "comm/rank_status.h"
+
+namespace megatron::comm {
+
+/// A row of the table that is printed when time is up.
+struct RankRow {
+  int rank = 0;
+  bool known = true;  // false: the rank's process has not answered
+  RankRecord record;
+};
+/// The table of all ranks, one line each under a headline.
+std::string progress_table(const std::vector<RankRow>& rows);
+
+/// Time is counted in ticks of the thread itself, so a process that was stopped and goes on has not lost its time.
+class Watchdog {
+ public:
+  struct Means {
+    double timeout_seconds = 600;
+    double grace_seconds = 2;
+    bool print = true;
+    std::vector<std::pair<int, const RankStatus*>> ranks;  // of this process
+    std::function<std::vector<RankRow>()> all_rows;        // of the whole world, as far as they answer
+    std::function<void(const Culprit&, std::exception_ptr)> fail;
+    std::function<void(int exit_status)> end_process;  // does not return
+  };
+
+  /// `abort` and everything in `means` must outlive the watchdog.
+  Watchdog(Means means, const AbortState& abort);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  /// Looks at once: the world has been aborted.
+  void notify();
+
+ private:
+  struct Waited {
+    std::uint64_t serial = 0;
+    double seconds = 0;
+  };
+  void loop();
+  void look(double elapsed);
+  void expire(int rank, const RankRecord& record, double seconds);
+  void end_after_grace();
+
+  Means means_;
+  const AbortState& abort_;
+  std::vector<Waited> waited_;
+  double since_abort_ = 0;
+  bool expired_ = false;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stop_ = false;
+  bool notified_ = false;
+  std::thread thread_;
+};
+
+}  // namespace megatron::comm

@@ -11,7 +11,8 @@ struct ScheduleState {
   double max_lr = 0, min_lr = 0, lr_warmup_init = 0;
   std::string lr_decay_style = "linear";
   std::string lr_wsd_decay_style = "exponential";
-  std::int64_t lr_warmup_samples = 0, lr_decay_samples = 0, lr_wsd_decay_samples = 0;
+  double lr_warmup_samples = 0;  // a fraction of the decay need not be a whole number
+  std::int64_t lr_decay_samples = 0, lr_wsd_decay_samples = 0;
   double start_weight_decay = 0, end_weight_decay = 0;
   std::string weight_decay_incr_style = "constant";
   std::int64_t weight_decay_incr_samples = 0;

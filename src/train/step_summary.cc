@@ -9,7 +9,7 @@
 namespace megatron::train {
 namespace {
 
-constexpr int kScalars = 9;
+constexpr int kScalars = 10;
 constexpr int kWords = 2 * ExactSum::kWords + kScalars;
 constexpr std::int64_t kTextWords = 60;
 
@@ -35,10 +35,21 @@ int StepSummary::stop_signal() const {
   return sigusr1 > 0 ? SIGUSR1 : 0;
 }
 
-void note_signal(StepSummary& summary, int number) {
-  if (number == SIGTERM) summary.sigterm = 1;
-  if (number == SIGINT) summary.sigint = 1;
-  if (number == SIGUSR1) summary.sigusr1 = 1;
+StepSummary local_summary(const mesh::Mesh& mesh, const pipeline::StepOutput& output, int signal) {
+  StepSummary summary;
+  if (mesh.is_last_stage() && mesh.tp.rank() == 0) {
+    summary.loss_sum = output.loss_sum;
+    summary.mask_sum = output.mask_sum;
+    summary.trained_tokens = output.trained_tokens;
+  }
+  summary.bad_ranks = output.first_bad_tensor.empty() ? 0 : 1;
+  summary.sigterm = signal == SIGTERM;
+  summary.sigint = signal == SIGINT;
+  summary.sigusr1 = signal == SIGUSR1;
+  summary.forward_seconds = output.times.forward_seconds;
+  summary.backward_seconds = output.times.backward_seconds;
+  summary.exposed_seconds = output.times.exposed_communication_seconds;
+  return summary;
 }
 
 StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::string_view label) {
@@ -52,6 +63,7 @@ StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::stri
                                                       local.sigterm,
                                                       local.sigint,
                                                       local.sigusr1,
+                                                      local.out_of_time,
                                                       nanoseconds(local.forward_seconds),
                                                       nanoseconds(local.backward_seconds),
                                                       nanoseconds(local.exposed_seconds),
@@ -69,10 +81,11 @@ StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::stri
   total.sigterm = in[2];
   total.sigint = in[3];
   total.sigusr1 = in[4];
-  total.forward_seconds = seconds(in[5]);
-  total.backward_seconds = seconds(in[6]);
-  total.exposed_seconds = seconds(in[7]);
-  total.data_seconds = seconds(in[8]);
+  total.out_of_time = in[5];
+  total.forward_seconds = seconds(in[6]);
+  total.backward_seconds = seconds(in[7]);
+  total.exposed_seconds = seconds(in[8]);
+  total.data_seconds = seconds(in[9]);
   return total;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/exact_sum.h"
 #include "mesh/mesh.h"
+#include "pipeline/engine.h"
 
 namespace megatron::train {
 
@@ -15,8 +16,8 @@ struct StepSummary {
   ExactSum loss_sum, mask_sum;  // filled by the first TP rank of each last stage, so that every token counts once
   std::int64_t trained_tokens = 0;
   std::int64_t bad_ranks = 0;  // ranks that met a tensor that is not finite
-  /// Ranks whose process has got the signal.
-  std::int64_t sigterm = 0, sigint = 0, sigusr1 = 0;
+  /// Ranks whose process has got the signal, or has used up its time.
+  std::int64_t sigterm = 0, sigint = 0, sigusr1 = 0, out_of_time = 0;
   /// Seconds, summed over ranks (integers of nanoseconds on the wire).
   double forward_seconds = 0, backward_seconds = 0, exposed_seconds = 0, data_seconds = 0;
 
@@ -29,8 +30,9 @@ struct StepSummary {
 /// Sums `local` over all ranks; every rank gets the same bits. Collective, one all-reduce.
 StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::string_view label);
 
-/// Counts signal `number` (0: none) in `summary`.
-void note_signal(StepSummary& summary, int number);
+/// What this rank puts into the sum: the engine's output (loss and tokens only on the ranks that count them), whether
+/// it met a tensor that is not finite, and the signal its process has got (0: none).
+StepSummary local_summary(const mesh::Mesh& mesh, const pipeline::StepOutput& output, int signal);
 
 /// The texts of all ranks (cut at 480 bytes), by global rank. Collective; used when a run ends on an error that one
 /// rank saw and all must tell.

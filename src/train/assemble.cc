@@ -1,0 +1,94 @@
+#include "train/assemble.h"
+
+#include <utility>
+
+#include "model/build.h"
+#include "spec/model_count.h"
+#include "train/machine.h"
+
+namespace megatron::train {
+namespace {
+
+/// Elements of the logical tensors that this rank counts: owned pieces, tied uses not.
+std::int64_t owned_elements(const std::vector<nn::Parameter*>& parameters) {
+  std::int64_t count = 0;
+  for (const nn::Parameter* parameter : parameters) {
+    if (parameter->tied_use) continue;
+    for (const spec::Piece& piece : parameter->sharding.pieces)
+      if (piece.owned) count += piece.global.numel();
+  }
+  return count;
+}
+
+std::int64_t sum_over(kernels::Executor& exec, const mesh::Group& group, std::int64_t value, std::string_view label) {
+  if (group.trivial()) return value;
+  Tensor tensor = exec.empty({1}, DType::int64, MemoryKind::communication);
+  tensor.data<std::int64_t>()[0] = value;
+  return std::as_const(tensor = group.all_reduce(std::move(tensor), label)).data<std::int64_t>()[0];
+}
+
+}  // namespace
+
+std::unique_ptr<comm::World> create_world(const spec::RunSpec& run) {
+  comm::WorldOptions options;
+  options.world_size = run.parallel.world_size;
+  options.timeout_seconds =
+      run.parallel.distributed_timeout_seconds.value_or(60.0 * run.parallel.distributed_timeout_minutes);
+  if (run.fault.inject_fault.has_value()) options.faults = comm::parse_fault_plan(*run.fault.inject_fault);
+  const int launched = comm::launcher_world_size();
+  const bool mpi = run.distributed_backend.has_value() ? *run.distributed_backend == "mpi" : launched > 0;
+  if (!mpi) return comm::create_local_world(options);
+  std::unique_ptr<comm::World> world = comm::create_mpi_world(options);
+  if (world->world_size() != run.parallel.world_size)
+    throw ConfigError(str_cat("--world-size ", run.parallel.world_size, ": the launcher started ", world->world_size(),
+                              " processes; give that number or leave the option out"));
+  return world;
+}
+
+std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec& run) {
+  if (run.data.tokenizer_type.empty()) return nullptr;
+  tokenizer::TokenizerOptions options;
+  if (run.model.vocab_size > 0) options.vocab_size = run.model.vocab_size;
+  options.null_eod_id = run.data.null_tokenizer_eod_id;
+  options.null_pad_id = run.data.null_tokenizer_pad_id;
+  return tokenizer::create_tokenizer(run.data.tokenizer_type, options);
+}
+
+data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenizer* tokenizer,
+                             const data::RequestedSamples& requested) {
+  data::BuildOptions options;
+  options.seq_length = run.model.seq_length;
+  options.seed = run.numerics.seed;
+  options.vocab_size = run.model.vocab_size;
+  options.requested = requested;
+  options.tokenizer = tokenizer;
+  options.num_threads = usable_cores();
+  return data::build_datasets(run.data, options);
+}
+
+RankParts::RankParts(comm::RankContext& context, const spec::RunSpec& run, Use use) : run_(run) {
+  const int threads = threads_per_rank(run.parallel.threads_per_rank, context.ranks_on_this_machine());
+  exec_ = std::make_unique<kernels::Executor>(tensor::Allocator::create(Device::cpu), threads,
+                                              worker_spin(threads, context.ranks_on_this_machine()));
+  mesh_ = mesh::create_mesh(context, run.parallel);
+  rank_ = std::unique_ptr<mesh::Rank>(new mesh::Rank{context, *exec_, mesh_});
+  stage_ = model::build_stage(*rank_, run);
+  count_parameters();
+  if (use == Use::inference) return;
+  grad_buffer_ = std::make_unique<optim::GradBuffer>(*rank_, stage_->parameters(), run.parallel.ddp_bucket_size);
+  optimizer_ = std::make_unique<optim::Optimizer>(*rank_, stage_->parameters(), run.optimizer);
+  optimizer_->count_zeros = run.log.log_num_zeros_in_grad;
+  engine_ = std::make_unique<pipeline::Engine>(*rank_, *stage_, run,
+                                               pipeline::EngineOptions{run.numerics.seed, run.log.check_for_nan, 1.0});
+}
+
+RankParts::~RankParts() = default;
+
+void RankParts::count_parameters() {
+  stage_parameters_ = sum_over(*exec_, mesh_.tp, owned_elements(stage_->parameters()), "parameters_of_stage");
+  num_parameters_ = sum_over(*exec_, mesh_.pp, stage_parameters_, "parameters_of_model");
+  const std::int64_t expected = spec::count_parameters(run_.model).unpadded_vocab;
+  MEGATRON_CHECK_EQ(num_parameters_, expected, "parameters of the built model and of the formula");
+}
+
+}  // namespace megatron::train

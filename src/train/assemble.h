@@ -1,0 +1,85 @@
+// The only place where pieces are put together: from a run's description to its world, to what the ranks of a process
+// share, and to what one rank owns.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "comm/world.h"
+#include "data/build.h"
+#include "mesh/mesh.h"
+#include "model/stage.h"
+#include "optim/grad_buffer.h"
+#include "optim/optimizer.h"
+#include "pipeline/engine.h"
+#include "spec/run_spec.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron::train {
+
+/// Ranks as MPI processes under mpirun or srun or with --distributed-backend mpi, else as threads of this process.
+/// Throws ConfigError when the launcher's number of processes is not the run's world size. `is_main` of the result's
+/// process prints.
+std::unique_ptr<comm::World> create_world(const spec::RunSpec& run);
+
+/// The tokenizer that the run names; null without --tokenizer-type. Throws ConfigError.
+std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec& run);
+
+/// Opens the data of the run for `requested` samples; ids at or above the vocabulary are refused.
+data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenizer* tokenizer,
+                             const data::RequestedSamples& requested);
+
+/// What the ranks of one process share. Read-only while they run.
+struct Process {
+  spec::RunSpec run;                                      // complete: all derived fields set
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // null: none
+  data::Datasets data;
+  /// Number of the signal that asks the run to stop, 0 for none; null: never.
+  const std::atomic<int>* stop_signal = nullptr;
+};
+
+/// Everything that belongs to one rank. Lives on the rank's thread.
+class RankParts {
+ public:
+  enum class Use : std::uint8_t { training, inference };
+  /// Creates executor, mesh and stage, for training also gradient buffer, optimizer and engine. Weights are not yet
+  /// initialised. Collective over the world. Throws Error when the parameters of the built model do not add up to the
+  /// number that the formula gives.
+  RankParts(comm::RankContext& context, const spec::RunSpec& run, Use use);
+  ~RankParts();
+  RankParts(const RankParts&) = delete;
+  RankParts& operator=(const RankParts&) = delete;
+
+  mesh::Rank& rank() { return *rank_; }
+  mesh::Mesh& mesh() { return mesh_; }
+  kernels::Executor& exec() { return *exec_; }
+  model::Stage& stage() { return *stage_; }
+  optim::GradBuffer& grad_buffer() { return *grad_buffer_; }
+  optim::Optimizer& optimizer() { return *optimizer_; }
+  pipeline::Engine& engine() { return *engine_; }
+  const spec::RunSpec& run() const { return run_; }
+
+  /// Parameters of the whole model, each logical one once, without vocabulary padding.
+  std::int64_t num_parameters() const { return num_parameters_; }
+  /// Parameters of this rank's stage, each logical one once: summed over the tensor-parallel group.
+  std::int64_t stage_parameters() const { return stage_parameters_; }
+  /// True on the one rank that prints and writes logs.
+  bool is_main() const { return mesh_.rank == 0; }
+
+ private:
+  void count_parameters();
+
+  const spec::RunSpec& run_;
+  std::unique_ptr<kernels::Executor> exec_;
+  mesh::Mesh mesh_;
+  std::unique_ptr<mesh::Rank> rank_;
+  std::unique_ptr<model::Stage> stage_;
+  std::unique_ptr<optim::GradBuffer> grad_buffer_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<pipeline::Engine> engine_;
+  std::int64_t num_parameters_ = 0, stage_parameters_ = 0;
+};
+
+}  // namespace megatron::train

@@ -1,0 +1,203 @@
+#include "train/bench.h"
+
+#include <algorithm>
+#include <mutex>
+
+#include "base/rng.h"
+#include "kernels/initialize.h"
+#include "kernels/matmul.h"
+#include "spec/model_count.h"
+#include "train/machine.h"
+#include "train/trainer.h"
+
+namespace megatron::train {
+namespace {
+
+struct Preset {
+  const char* name;
+  int layers, hidden, heads, vocab, seq, micro_batch;
+};
+
+constexpr Preset kPresets[] = {{"tiny", 4, 256, 4, 8192, 256, 4},
+                               {"gpt2-124m", 12, 768, 12, 50304, 256, 4},
+                               {"gpt2-124m-s1024", 12, 768, 12, 50304, 1024, 1}};
+
+/// Token i of sample s is a function of (s, i).
+class RandomTokens final : public data::Dataset {
+ public:
+  RandomTokens(std::int64_t size, std::int64_t seq_length, std::int64_t vocab)
+      : size_(size), seq_length_(seq_length), vocab_(vocab) {}
+  std::int64_t size() const override { return size_; }
+  data::Sample get(std::int64_t index) const override {
+    const PhiloxKey key = make_philox_key(1234, RandomPurpose::mock_data, 0);
+    data::Sample sample;
+    for (std::int64_t i = 0; i <= seq_length_; ++i) {
+      const std::uint32_t word =
+          philox4x32(key, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(i), 0, 0})[0];
+      const auto id = static_cast<std::int64_t>(std::uint64_t{word} * static_cast<std::uint64_t>(vocab_) >> 32);
+      if (i < seq_length_) sample.tokens.push_back(id);
+      if (i > 0) sample.labels.push_back(id);
+      if (i < seq_length_) sample.position_ids.push_back(i);
+    }
+    sample.loss_mask.assign(static_cast<std::size_t>(seq_length_), 1.0F);
+    sample.sequence_starts = {0, seq_length_};
+    return sample;
+  }
+
+ private:
+  std::int64_t size_, seq_length_, vocab_;
+};
+
+class StepCollector final : public RunListener {
+ public:
+  void step(const StepReport& report) override {
+    if (reports.empty()) first_step_end = seconds_since_process_start();
+    reports.push_back(report);
+  }
+  std::vector<StepReport> reports;
+  double first_step_end = 0;
+};
+
+double median_of(const std::vector<StepReport>& reports, std::int64_t warmup, double StepReport::*field) {
+  std::vector<double> values;
+  for (std::size_t i = static_cast<std::size_t>(warmup); i < reports.size(); ++i) values.push_back(reports[i].*field);
+  return median(std::move(values));
+}
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+std::vector<std::string> bench_preset(const std::string& preset, const std::string& architecture) {
+  const auto* found =
+      std::find_if(std::begin(kPresets), std::end(kPresets), [&](const Preset& p) { return preset == p.name; });
+  if (found == std::end(kPresets))
+    throw ConfigError("--preset " + preset + ": known are gpt2-124m, gpt2-124m-s1024, tiny");
+  if (architecture != "gpt2" && architecture != "llama")
+    throw ConfigError("--arch " + architecture + ": known are gpt2, llama");
+  const Preset& p = *found;
+  const auto text = [](int value) { return std::to_string(value); };
+  std::vector<std::string> options = {"--num-layers",
+                                      text(p.layers),
+                                      "--hidden-size",
+                                      text(p.hidden),
+                                      "--num-attention-heads",
+                                      text(p.heads),
+                                      "--seq-length",
+                                      text(p.seq),
+                                      "--micro-batch-size",
+                                      text(p.micro_batch),
+                                      "--vocab-size",
+                                      text(p.vocab),
+                                      "--tokenizer-type",
+                                      "NullTokenizer",
+                                      "--make-vocab-size-divisible-by",
+                                      "128",
+                                      "--mock-data",
+                                      "--hidden-dropout",
+                                      "0",
+                                      "--attention-dropout",
+                                      "0",
+                                      "--lr",
+                                      "1e-4",
+                                      "--lr-decay-style",
+                                      "constant",
+                                      "--adam-beta1",
+                                      "0.9",
+                                      "--adam-beta2",
+                                      "0.95",
+                                      "--weight-decay",
+                                      "0.1",
+                                      "--clip-grad",
+                                      "1.0",
+                                      "--eval-iters",
+                                      "0",
+                                      "--train-iters",
+                                      "1"};
+  if (architecture == "llama") {
+    const int ffn = (8 * p.hidden + 191) / 192 * 64;
+    for (const std::string& word :
+         {std::string("--normalization"), std::string("RMSNorm"), std::string("--position-embedding-type"),
+          std::string("rope"), std::string("--swiglu"), std::string("--disable-bias-linear"),
+          std::string("--untie-embeddings-and-output-weights"), std::string("--group-query-attention"),
+          std::string("--num-query-groups"), text(std::max(1, p.heads / 2)), std::string("--ffn-hidden-size"),
+          text(ffn)})
+      options.push_back(word);
+  }
+  return options;
+}
+
+double bench_flops(const spec::ModelSpec& model, std::int64_t tokens) {
+  const spec::ModelCount count = spec::count_parameters(model);
+  const std::int64_t head = model.vocab_size * model.hidden_size;
+  const std::int64_t tables = count.embedding - (model.padded_vocab_size - model.vocab_size) * model.hidden_size;
+  const std::int64_t n = count.unpadded_vocab - tables + (model.tied() ? head : 0);
+  const auto t = static_cast<double>(tokens);
+  return 6.0 * static_cast<double>(n) * t + 6.0 * static_cast<double>(model.num_layers * model.attention_width()) *
+                                                static_cast<double>(model.seq_length) * t;
+}
+
+double matmul_peak(kernels::Executor& exec) {
+  double best = 0.0;
+  const PhiloxKey key = make_philox_key(1234, RandomPurpose::test, 0);
+  for (const std::int64_t n : {1024, 2048, 3072}) {
+    Tensor a = exec.empty({n, n}, DType::float32), b = exec.empty({n, n}, DType::float32);
+    Tensor c = exec.empty({n, n}, DType::float32);
+    kernels::fill_uniform(exec, key, 1.0, 0, 0, n, a);
+    kernels::fill_uniform(exec, key, 1.0, n, 0, n, b);
+    for (int i = 0; i < 3; ++i) {
+      const double start = monotonic_seconds();
+      kernels::matmul(exec, a, kernels::Transpose::no, b, kernels::Transpose::no, c);
+      const double seconds = monotonic_seconds() - start;
+      best = std::max(best, 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds);
+    }
+  }
+  return best;
+}
+
+BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps) {
+  Process process;
+  process.run = run;
+  process.run.batch.train_iters = warmup + steps;
+  process.run.batch.eval_iters = 0;
+  process.data.train = std::make_shared<RandomTokens>((warmup + steps) * run.batch.global_batch_size,
+                                                      run.model.seq_length, run.model.vocab_size);
+  const std::unique_ptr<comm::World> world = create_world(process.run);
+  StepCollector collector;
+  BenchResult result;
+  std::mutex mutex;
+  TrainHooks hooks;
+  hooks.at_end = [&](RankParts& parts) {
+    const std::int64_t rss = peak_resident_bytes();  // before the measurement below adds its own
+    parts.mesh().world.barrier("bench.peak");
+    const double rate = matmul_peak(parts.exec());
+    const std::lock_guard<std::mutex> lock(mutex);
+    result.parameters = parts.num_parameters();
+    result.peak_rss_bytes = std::max(result.peak_rss_bytes, rss);
+    result.matmul_peak_flops_per_second += rate;
+  };
+  run_training(*world, process, &collector, hooks);
+  if (!world->is_main_process()) return result;
+
+  const std::vector<StepReport>& reports = collector.reports;
+  result.tokens_per_step = reports.front().computed_tokens;
+  result.step_seconds = median_of(reports, warmup, &StepReport::step_seconds);
+  result.forward_seconds = median_of(reports, warmup, &StepReport::forward_seconds);
+  result.backward_seconds = median_of(reports, warmup, &StepReport::backward_seconds);
+  result.exposed_seconds = median_of(reports, warmup, &StepReport::exposed_seconds);
+  result.optimizer_seconds = median_of(reports, warmup, &StepReport::optimizer_seconds);
+  result.tokens_per_second = static_cast<double>(result.tokens_per_step) / result.step_seconds;
+  result.model_flops = bench_flops(run.model, result.tokens_per_step);
+  result.model_flops_per_second = result.model_flops / result.step_seconds;
+  result.seconds_to_first_step_end = collector.first_step_end;
+  result.first_loss = reports.front().loss;
+  result.last_loss = reports.back().loss;
+  return result;
+}
+
+}  // namespace megatron::train

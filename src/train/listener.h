@@ -1,0 +1,20 @@
+// Who hears what a run tells. Called on the thread of global rank 0 only.
+#pragma once
+
+#include <string>
+
+#include "train/report.h"
+
+namespace megatron::train {
+
+class RunListener {
+ public:
+  virtual ~RunListener() = default;
+  /// A line of its own: start-up phases, checkpoints, notices.
+  virtual void line(const std::string& text) { (void)text; }
+  /// After every step.
+  virtual void step(const StepReport& report) { (void)report; }
+  virtual void evaluation(const EvaluationReport& report) { (void)report; }
+};
+
+}  // namespace megatron::train

@@ -1,0 +1,18 @@
+// What a run says about itself before the first step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "train/assemble.h"
+
+namespace megatron::train {
+
+/// The mesh as the ranks have it, the layers and parameters of each stage, the totals. Collective over the world; the
+/// same lines on every rank.
+std::vector<std::string> describe_layout(RankParts& parts);
+
+/// Memory of rank 0 by kind, size of a checkpoint and free space where it will go. Collective over the world.
+std::vector<std::string> describe_resources(RankParts& parts);
+
+}  // namespace megatron::train

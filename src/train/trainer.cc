@@ -1,0 +1,296 @@
+#include "train/trainer.h"
+
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/units.h"
+#include "model/build.h"
+#include "schedule/generators.h"
+#include "schedule/lr_schedule.h"
+#include "train/batches.h"
+#include "train/evaluate.h"
+#include "train/machine.h"
+#include "train/not_finite.h"
+#include "train/startup.h"
+#include "train/state_io.h"
+#include "train/step_summary.h"
+
+namespace megatron::train {
+namespace {
+
+class Trainer {
+ public:
+  Trainer(comm::RankContext& context, const Process& process, RunListener* listener, const TrainHooks& hooks)
+      : context_(context),
+        process_(process),
+        run_(process.run),
+        listener_(context.rank() == 0 ? listener : nullptr),
+        hooks_(hooks),
+        parts_(context, process.run, RankParts::Use::training),
+        schedule_(process.run.batch.skip_train ? schedule::LrSchedule{}
+                                               : schedule::make_lr_schedule(process.run.optimizer, process.run.batch)) {
+  }
+
+  TrainOutcome run();
+
+ private:
+  void set_up();
+  void train();
+  StepReport step();
+  void update(StepSummary& summary, const std::string& seen, StepReport& report);
+  void evaluate_split(const data::Dataset* dataset, const char* split, bool at_end);
+  void final_evaluations();
+  void save();
+  bool should_end(const StepSummary& summary);
+  void say(const std::string& text) {
+    if (listener_ != nullptr) listener_->line(text);
+  }
+  std::size_t stage_index() { return static_cast<std::size_t>(parts_.mesh().pp.rank()); }
+  int pending_signal() const { return process_.stop_signal == nullptr ? 0 : process_.stop_signal->load(); }
+  bool out_of_time() const {
+    return run_.batch.exit_duration_minutes.has_value() &&
+           monotonic_seconds() - start_seconds_ > 60.0 * *run_.batch.exit_duration_minutes;
+  }
+
+  comm::RankContext& context_;
+  const Process& process_;
+  const spec::RunSpec& run_;
+  RunListener* listener_;
+  const TrainHooks& hooks_;
+  RankParts parts_;
+  schedule::LrSchedule schedule_;
+  std::unique_ptr<data::SampleOrder> order_;
+  std::vector<schedule::Instruction> program_;
+  RunPosition position_;
+  StepSummary summary_;  // of the latest step
+  TrainOutcome outcome_;
+  std::int64_t saved_iteration_ = -1;
+  double start_seconds_ = monotonic_seconds();
+};
+
+TrainOutcome Trainer::run() {
+  set_up();
+  if (hooks_.after_setup) hooks_.after_setup(parts_);
+  if (run_.batch.skip_train) {
+    say("training is skipped (--skip-train)");
+  } else {
+    train();
+  }
+  const bool failed = outcome_.reason == EndReason::not_finite;
+  if (run_.checkpoint.save.has_value() && position_.iteration > 0 && !run_.batch.skip_train && !failed) save();
+  if (outcome_.reason == EndReason::finished) final_evaluations();
+  if (hooks_.at_end) hooks_.at_end(parts_);
+  outcome_.iteration = position_.iteration;
+  outcome_.consumed_samples = position_.consumed_samples;
+  return outcome_;
+}
+
+void Trainer::set_up() {
+  for (const std::string& line : describe_layout(parts_)) say(line);
+  std::optional<LoadedState> loaded;
+  if (run_.checkpoint.load.has_value()) loaded = load_state(parts_);
+  if (loaded.has_value()) {
+    position_ = loaded->position;
+    for (const std::string& note : loaded->notes) say(note);
+    if (loaded->schedule.has_value() && !run_.batch.skip_train) {
+      const spec::OptimizerSpec& options = run_.optimizer;
+      schedule_ = schedule::resume(schedule_, *loaded->schedule, options.override_opt_param_scheduler,
+                                   options.use_checkpoint_opt_param_scheduler);
+    }
+    say(str_cat("loaded ", loaded->directory, loaded->with_optimizer ? "" : " (weights only)", ": iteration ",
+                position_.iteration, ", next sample index ", position_.consumed_samples));
+  } else {
+    model::initialize_parameters(parts_.rank(), parts_.stage(), run_.numerics.seed);
+    say(str_cat("weights initialised with seed ", run_.numerics.seed));
+  }
+  for (const std::string& line : describe_resources(parts_)) say(line);
+  saved_iteration_ = position_.iteration;
+  if (run_.batch.skip_train) return;
+  if (process_.data.train == nullptr)
+    throw ConfigError(
+        "there are no training samples: give --data-path or --mock-data, and a --split whose first share is not 0");
+  if (position_.iteration < total_iterations(run_))
+    order_ = data::make_order(run_.data, *process_.data.train, run_.batch.micro_batch_size, parts_.mesh().dp.size(),
+                              position_.consumed_samples);
+  program_ = schedule::training_program(run_.parallel, run_.batch.num_micro_batches)[stage_index()];
+}
+
+void Trainer::train() {
+  const std::int64_t last = total_iterations(run_);
+  if (position_.iteration >= last)
+    say(str_cat("nothing to train: the checkpoint stands at iteration ", position_.iteration, " of ", last));
+  while (position_.iteration < last) {
+    const StepReport report = step();
+    if (outcome_.reason == EndReason::not_finite) {
+      if (listener_ != nullptr) listener_->step(report);
+      return;
+    }
+    if (listener_ != nullptr) listener_->step(report);
+    if (hooks_.after_step) hooks_.after_step(parts_, report);
+    if (summary_.stop_signal() == 0 && run_.batch.eval_interval.has_value() &&
+        position_.iteration % *run_.batch.eval_interval == 0 && process_.data.valid != nullptr)
+      evaluate_split(process_.data.valid.get(), "validation", false);
+    if (outcome_.reason == EndReason::signal || should_end(summary_)) return;
+    if (run_.checkpoint.save.has_value() && run_.checkpoint.save_interval.has_value() &&
+        position_.iteration % *run_.checkpoint.save_interval == 0)
+      save();
+  }
+}
+
+StepReport Trainer::step() {
+  const double start = monotonic_seconds();
+  context_.note_progress("step", position_.iteration + 1);
+  const auto batches =
+      make_micro_batches(*process_.data.train, *order_,
+                         {position_.consumed_samples, run_.batch.global_batch_size, run_.batch.micro_batch_size},
+                         parts_.mesh(), run_.parallel.sequence_parallel);
+  const double data_end = monotonic_seconds();
+  parts_.grad_buffer().start_step(static_cast<std::int64_t>(batches.size()));
+  const pipeline::StepOutput output = parts_.engine().run_step(program_, batches, &parts_.grad_buffer());
+  parts_.grad_buffer().finish_step();
+
+  StepSummary local = local_summary(parts_.mesh(), output, pending_signal());
+  local.exposed_seconds += parts_.grad_buffer().exposed_seconds();
+  local.data_seconds = data_end - start;
+  local.out_of_time = out_of_time() ? 1 : 0;
+  summary_ = reduce_summary(parts_.rank(), local, "step_summary");
+
+  const double ranks = parts_.mesh().world_size;
+  StepReport report;
+  report.iteration = position_.iteration + 1;
+  report.consumed_samples = position_.consumed_samples + run_.batch.global_batch_size;
+  report.trained_tokens = summary_.trained_tokens;
+  report.computed_tokens = run_.batch.global_batch_size * run_.model.seq_length;
+  report.token_sum = summary_.token_sum();
+  report.loss = summary_.loss();
+  report.lr = schedule_.lr(position_.schedule_samples);
+  report.weight_decay = schedule_.weight_decay(position_.schedule_samples);
+  report.forward_seconds = summary_.forward_seconds / ranks;
+  report.backward_seconds = summary_.backward_seconds / ranks;
+  report.exposed_seconds = summary_.exposed_seconds / ranks;
+  report.data_seconds = summary_.data_seconds / ranks;
+  update(summary_, output.first_bad_tensor, report);
+  report.step_seconds = monotonic_seconds() - start;
+  return report;
+}
+
+void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& report) {
+  const bool check = run_.log.check_for_nan;
+  report.nan = !std::isfinite(report.loss) || summary.bad_ranks > 0;
+  const auto fail = [&](const std::string& gradient) {
+    outcome_.reason = EndReason::not_finite;
+    outcome_.error = describe_not_finite(parts_, report.iteration, seen, gradient);
+    report.nan = report.skipped = true;
+  };
+  if (report.nan && check) return fail("");
+  const double start = monotonic_seconds();
+  if (report.token_sum == 0.0) {
+    report.skipped = true;
+    say(str_cat("iteration ", report.iteration, ": every target is masked, 0 trained tokens: no weight was changed"));
+  } else {
+    const optim::UpdateResult result = parts_.optimizer().step({report.lr, report.weight_decay, report.token_sum, 1.0});
+    report.grad_norm = result.grad_norm;
+    report.num_zeros = result.num_zeros;
+    report.skipped = result.skipped;
+    if (!std::isfinite(result.grad_norm) || !result.first_bad_gradient.empty()) {
+      report.nan = true;
+      if (check) return fail(result.first_bad_gradient);
+    }
+  }
+  if (run_.log.log_params_norm)
+    report.params_norm = optim::global_parameter_norm(parts_.rank(), parts_.stage().parameters());
+  report.optimizer_seconds = monotonic_seconds() - start;
+  position_.iteration += 1;
+  position_.consumed_samples = report.consumed_samples;
+  position_.trained_tokens += report.trained_tokens;
+  if (report.skipped) {
+    ++position_.skipped_iterations;
+  } else {
+    position_.schedule_samples += run_.batch.global_batch_size;
+  }
+}
+
+bool Trainer::should_end(const StepSummary& summary) {
+  if (summary.stop_signal() != 0) {
+    outcome_.reason = EndReason::signal;
+    outcome_.signal = summary.stop_signal();
+    return true;
+  }
+  if (summary.out_of_time > 0) {
+    outcome_.reason = EndReason::exit_duration;
+    say(str_cat("exiting after ", *run_.batch.exit_duration_minutes, " minutes (--exit-duration-in-mins), iteration ",
+                position_.iteration));
+    return true;
+  }
+  if (run_.batch.exit_interval.has_value() && position_.iteration % *run_.batch.exit_interval == 0) {
+    outcome_.reason = EndReason::exit_interval;
+    say(str_cat("exiting at iteration ", position_.iteration, " (--exit-interval ", *run_.batch.exit_interval, ")"));
+    return true;
+  }
+  return false;
+}
+
+void Trainer::evaluate_split(const data::Dataset* dataset, const char* split, bool at_end) {
+  const bool validation = std::string_view(split) == "validation";
+  if (dataset == nullptr || run_.batch.eval_iters == 0) return;
+  const double start = monotonic_seconds();
+  context_.note_progress(split, position_.iteration);
+  const EvaluationPlan plan = evaluation_plan(run_, validation ? position_.consumed_valid_samples : 0);
+  const EvaluationResult result = evaluate(parts_, *dataset, plan, process_.stop_signal);
+  if (result.stop_signal != 0) {
+    outcome_.reason = EndReason::signal;
+    outcome_.signal = result.stop_signal;
+    return;
+  }
+  if (validation) position_.consumed_valid_samples += plan.num_samples;
+  EvaluationReport report;
+  report.iteration = position_.iteration;
+  report.split = split;
+  report.suffix = at_end ? str_cat(" on ", split, " set") : "";
+  report.loss = result.loss;
+  report.token_sum = result.token_sum;
+  report.trained_tokens = result.trained_tokens;
+  report.samples = result.samples;
+  report.seconds = monotonic_seconds() - start;
+  if (listener_ != nullptr) listener_->evaluation(report);
+}
+
+void Trainer::final_evaluations() {
+  evaluate_split(process_.data.valid.get(), "validation", true);
+  if (outcome_.reason == EndReason::finished) evaluate_split(process_.data.test.get(), "test", true);
+}
+
+void Trainer::save() {
+  if (saved_iteration_ == position_.iteration) return;
+  const double start = monotonic_seconds();
+  context_.note_progress("save", position_.iteration);
+  outcome_.saved_directory = save_state(parts_, process_, position_, schedule_);
+  saved_iteration_ = position_.iteration;
+  say(str_cat("saved ", outcome_.saved_directory, " (", format_bytes(checkpoint_bytes(parts_)), ") in ",
+              format_duration(monotonic_seconds() - start)));
+}
+
+}  // namespace
+
+std::int64_t total_iterations(const spec::RunSpec& run) {
+  if (run.batch.train_iters.has_value()) return *run.batch.train_iters;
+  if (run.batch.train_samples.has_value()) return *run.batch.train_samples / run.batch.global_batch_size;
+  throw ConfigError("--train-iters is missing: give the number of iterations (or --train-samples)");
+}
+
+TrainOutcome run_training(comm::World& world, const Process& process, RunListener* listener, const TrainHooks& hooks) {
+  TrainOutcome outcome;
+  std::mutex mutex;  // every rank has the same outcome; the first one keeps it
+  bool kept = false;
+  world.run([&](comm::RankContext& context) {
+    Trainer trainer(context, process, listener, hooks);
+    TrainOutcome mine = trainer.run();
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (!std::exchange(kept, true)) outcome = std::move(mine);
+  });
+  return outcome;
+}
+
+}  // namespace megatron::train

@@ -34,7 +34,7 @@ struct MlaDescription {
 };
 
 struct LinearAttentionDescription {
-  std::string variant;  // "gated_delta_net", …; empty: none
+  std::string variant;               // "gated_delta_net", …; empty: none
   std::optional<std::int64_t> freq;  // every freq-th layer is full attention
   std::int64_t conv_kernel_dim = 4, key_head_dim = 128, value_head_dim = 128, num_key_heads = 16, num_value_heads = 32;
 };

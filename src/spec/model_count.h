@@ -15,11 +15,11 @@ namespace megatron::spec {
 std::vector<char> parse_layer_pattern(const std::string& freq, std::int64_t num_layers);
 
 struct ModelCount {
-  std::int64_t total = 0;            // with the padded vocabulary, multi-token prediction included
-  std::int64_t unpadded_vocab = 0;   // the same with the unpadded vocabulary
+  std::int64_t total = 0;           // with the padded vocabulary, multi-token prediction included
+  std::int64_t unpadded_vocab = 0;  // the same with the unpadded vocabulary
   std::int64_t multi_token_prediction = 0;
-  std::int64_t embedding = 0;        // word and position embedding
-  std::int64_t head = 0;             // output weights, 0 if tied
+  std::int64_t embedding = 0;  // word and position embedding
+  std::int64_t head = 0;       // output weights, 0 if tied
   std::int64_t final_norm = 0;
   std::vector<std::int64_t> layers;  // each decoder layer
 };

@@ -1,0 +1,173 @@
+#include "config/derive.h"
+
+#include "base/check.h"
+#include "base/units.h"
+#include "spec/layer_split.h"
+#include "spec/model_count.h"
+
+namespace megatron::config {
+namespace {
+
+using spec::Activation;
+
+constexpr std::int64_t kByteLevelVocabulary = 257;
+
+void derive_activation(Draft& d, Derived& out) {
+  const Switches& s = d.switches;
+  auto& m = d.run.model;
+  const Activation gelu = s.bias_gelu_fusion ? Activation::gelu_tanh : Activation::gelu_erf;
+  m.gated_linear_unit = s.swiglu || s.geglu || s.gated_linear_unit;
+  m.activation = s.swiglu         ? Activation::silu
+                 : s.squared_relu ? Activation::squared_relu
+                 : s.openai_gelu  ? Activation::gelu_tanh
+                                  : gelu;
+  if (s.activation_func.empty()) {
+    out.activation_conflict = s.swiglu + s.geglu + s.squared_relu + s.openai_gelu > 1;
+    return;
+  }
+  const Activation by_switch = m.activation;
+  const std::string& name = s.activation_func;
+  m.activation = name == "gelu"        ? gelu
+                 : name == "gelu_tanh" ? Activation::gelu_tanh
+                 : name == "gelu_erf"  ? Activation::gelu_erf
+                 : name == "silu"      ? Activation::silu
+                                       : Activation::squared_relu;
+  out.activation_conflict = (s.swiglu || s.squared_relu || s.openai_gelu) && m.activation != by_switch;
+}
+
+void derive_sizes(Draft& d) {
+  auto& m = d.run.model;
+  const Switches& s = d.switches;
+  if (m.num_layers == 0) m.num_layers = s.encoder_num_layers.value_or(0);
+  m.num_query_groups = s.group_query_attention ? s.num_query_groups : m.num_attention_heads;
+  if (m.kv_channels == 0 && m.num_attention_heads > 0) m.kv_channels = m.hidden_size / m.num_attention_heads;
+  if (m.ffn_hidden_size == 0)
+    m.ffn_hidden_size = m.gated_linear_unit ? 8 * m.hidden_size / 3 / 64 * 64 : 4 * m.hidden_size;
+  if (m.max_position_embeddings == 0) m.max_position_embeddings = m.seq_length;
+  if (s.use_rotary_position_embeddings) m.position_embedding = spec::PositionEmbedding::rope;
+  if (s.use_rope_scaling) {
+    m.rope_scaling.emplace();
+    m.rope_scaling->factor = s.rope_scaling_factor;
+  }
+  d.run.numerics.params_dtype = s.bf16   ? spec::ParamsDType::bfloat16
+                                : s.fp16 ? spec::ParamsDType::float16
+                                         : spec::ParamsDType::float32;
+}
+
+void derive_vocabulary(Draft& d, Derived& out) {
+  auto& m = d.run.model;
+  const Switches& s = d.switches;
+  m.vocab_size = s.vocab_size.value_or(d.run.data.tokenizer_type == "ByteLevel" ? kByteLevelVocabulary : 0);
+  if (m.vocab_size == 0) {
+    out.default_vocabulary = !s.padded_vocab_size;
+    m.vocab_size = s.padded_vocab_size.value_or(kDefaultVocabulary);
+  }
+  set_vocabulary(m, m.vocab_size, d.run.parallel.tensor_parallel);
+  if (!s.pad_vocab_size) m.padded_vocab_size = m.vocab_size;
+  if (s.padded_vocab_size) m.padded_vocab_size = *s.padded_vocab_size;
+}
+
+void derive_world(Draft& d, Derived& out, std::optional<int> launcher) {
+  auto& p = d.run.parallel;
+  const std::int64_t product = std::int64_t{p.tensor_parallel} * p.pipeline_parallel * p.context_parallel;
+  const std::int64_t world = launcher ? *launcher : d.switches.world_size.value_or(product);
+  p.world_size = static_cast<int>(world);
+  p.data_parallel = world % product == 0 ? static_cast<int>(world / product) : 0;
+  if (p.tensor_parallel == 1 && p.sequence_parallel) {
+    p.sequence_parallel = false;
+    out.sequence_parallel_turned_off = true;
+  }
+  const std::string& backend = d.switches.distributed_backend;
+  if (backend == "local" || backend == "mpi") d.run.distributed_backend = backend;
+}
+
+/// Virtual stages per rank, or 0 where the layers do not divide into them; `problem` says why.
+int derive_chunks(const Draft& d, std::string& problem) {
+  const auto& i = d.described.interleaving;
+  const auto& p = d.run.parallel;
+  if (i.virtual_stages_per_rank) return static_cast<int>(*i.virtual_stages_per_rank);
+  if (!i.layers_per_virtual_stage) return 1;
+  const std::int64_t total = d.run.model.num_layers + (p.account_for_embedding_in_pipeline_split ? 1 : 0) +
+                             (p.account_for_loss_in_pipeline_split ? 1 : 0);
+  const std::int64_t per_rank = total / p.pipeline_parallel;
+  if (p.decoder_first_pipeline_num_layers || p.decoder_last_pipeline_num_layers) {
+    problem =
+        "uneven pipeline split needs --num-virtual-stages-per-pipeline-rank, not "
+        "--num-layers-per-virtual-pipeline-stage";
+  } else if (total % p.pipeline_parallel != 0 || per_rank % *i.layers_per_virtual_stage != 0) {
+    problem = str_cat(total, " layers do not divide into pipeline size ", p.pipeline_parallel, " x ",
+                      *i.layers_per_virtual_stage, " layers per virtual stage");
+  }
+  return problem.empty() ? static_cast<int>(per_rank / *i.layers_per_virtual_stage) : 0;
+}
+
+void derive_split(Draft& d, Derived& out) {
+  auto& p = d.run.parallel;
+  const auto& m = d.run.model;
+  if (m.num_layers == 0) return;
+  try {
+    std::vector<std::vector<spec::LayerRange>> ranges;
+    if (d.described.interleaving.layout) {
+      ranges = spec::split_by_layout(*d.described.interleaving.layout, p.pipeline_parallel, m.num_layers,
+                                     d.described.mtp_num_layers);
+    } else {
+      const int chunks = derive_chunks(d, out.split_problem);
+      if (chunks == 0) return;
+      const spec::LayerSplit split{m.num_layers,
+                                   p.pipeline_parallel,
+                                   chunks,
+                                   p.decoder_first_pipeline_num_layers,
+                                   p.decoder_last_pipeline_num_layers,
+                                   p.account_for_embedding_in_pipeline_split,
+                                   p.account_for_loss_in_pipeline_split};
+      out.automatic_split = spec::needs_automatic_split(split);
+      ranges = spec::split_layers(split);
+    }
+    for (const auto& rank : ranges) {
+      auto& counts = d.described.layers_per_stage.emplace_back();
+      for (const auto& range : rank) counts.push_back(range.count);
+    }
+    p.layers_per_stage = spec::layers_per_rank(ranges);
+    const auto chunks = static_cast<std::int64_t>(ranges.front().size());
+    if (chunks > 1) d.described.virtual_pipeline_size = chunks;
+  } catch (const ConfigError& error) {
+    out.split_problem = error.what();
+  }
+}
+
+void derive_batch(Draft& d) {
+  auto& b = d.run.batch;
+  const std::int64_t together = b.micro_batch_size * d.run.parallel.data_parallel;
+  if (b.global_batch_size == 0) b.global_batch_size = together;
+  b.num_micro_batches = together > 0 ? b.global_batch_size / together : 0;
+}
+
+void derive_rest(Draft& d) {
+  if (d.switches.split) {
+    d.run.data.split = *d.switches.split;
+    d.run.data.split_given = true;
+  }
+  if (d.switches.dataloader_type == "cyclic") d.run.data.dataloader_type = spec::DataloaderType::cyclic;
+  if (!d.switches.no_weight_decay_cond_type.empty()) d.run.optimizer.apply_wd_to_qk_layernorm = true;
+}
+
+}  // namespace
+
+void set_vocabulary(spec::ModelSpec& model, std::int64_t vocab_size, int tensor_parallel) {
+  model.vocab_size = vocab_size;
+  model.padded_vocab_size = round_up(vocab_size, model.make_vocab_size_divisible_by * tensor_parallel);
+}
+
+Derived derive(Draft& d, std::optional<int> launcher_world_size) {
+  Derived out;
+  derive_activation(d, out);
+  derive_sizes(d);
+  derive_world(d, out, launcher_world_size);
+  derive_vocabulary(d, out);
+  derive_split(d, out);
+  derive_batch(d);
+  derive_rest(d);
+  return out;
+}
+
+}  // namespace megatron::config

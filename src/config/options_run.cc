@@ -1,0 +1,189 @@
+#include "config/option_table.h"
+
+namespace megatron::config {
+
+std::vector<Option> batch_options() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(value(
+          "--micro-batch-size", [](Draft & d) -> auto& { return d.run.batch.micro_batch_size; },
+          "Sequences of one forward pass of a rank.")
+          .in("sequences")
+          .at_least(1));
+  add(value(
+          "--global-batch-size", [](Draft & d) -> auto& { return d.run.batch.global_batch_size; },
+          "Sequences of one step; unset: micro-batch x data parallel size.")
+          .in("sequences")
+          .at_least(1));
+  add(value(
+          "--train-iters", [](Draft & d) -> auto& { return d.run.batch.train_iters; }, "Length of the run.")
+          .in("iterations")
+          .at_least(0));
+  add(value(
+          "--train-samples", [](Draft & d) -> auto& { return d.run.batch.train_samples; },
+          "Length of the run in samples, instead of --train-iters.")
+          .in("samples")
+          .at_least(0));
+  add(value(
+          "--eval-iters", [](Draft & d) -> auto& { return d.run.batch.eval_iters; }, "Batches of one evaluation.")
+          .in("iterations")
+          .at_least(0));
+  add(value(
+          "--eval-interval", [](Draft & d) -> auto& { return d.run.batch.eval_interval; },
+          "Iterations between evaluations; unset: at the end only.")
+          .in("iterations")
+          .at_least(1));
+  add(value(
+          "--eval-micro-batch-size", [](Draft & d) -> auto& { return d.run.batch.eval_micro_batch_size; },
+          "Micro-batch of evaluation; unset: --micro-batch-size.")
+          .in("sequences")
+          .at_least(1));
+  add(value(
+          "--eval-global-batch-size", [](Draft & d) -> auto& { return d.run.batch.eval_global_batch_size; },
+          "Global batch of evaluation; unset: --global-batch-size.")
+          .in("sequences")
+          .at_least(1));
+  add(value(
+          "--exit-interval", [](Draft & d) -> auto& { return d.run.batch.exit_interval; },
+          "Stop when the iteration is a multiple of this.")
+          .in("iterations")
+          .at_least(1));
+  add(value(
+          "--exit-duration-in-mins", [](Draft & d) -> auto& { return d.run.batch.exit_duration_minutes; },
+          "Stop after this time.")
+          .in("minutes")
+          .above(0));
+  add(flag(
+      "--skip-train", [](Draft & d) -> auto& { return d.run.batch.skip_train; }, "Only evaluate."));
+  for (Option& row : rows) row.topic = "Batch and length";
+  return rows;
+}
+
+std::vector<Option> data_options() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(list(
+      "--data-path", [](Draft & d) -> auto& { return d.run.data.data_path; },
+      "Prefix of a .bin/.idx pair, or a blend: weight prefix weight prefix ..."));
+  add(list(
+      "--train-data-path", [](Draft & d) -> auto& { return d.run.data.train_data_path; },
+      "The same for training only."));
+  add(list(
+      "--valid-data-path", [](Draft & d) -> auto& { return d.run.data.valid_data_path; },
+      "The same for validation only."));
+  add(list(
+      "--test-data-path", [](Draft & d) -> auto& { return d.run.data.test_data_path; }, "The same for testing only."));
+  for (Option& row : rows) row.accepts_empty_list = true;
+  add(value(
+      "--split", [](Draft & d) -> auto& { return d.switches.split; },
+      "Shares of training, validation and test documents; unset: 969, 30, 1."));
+  add(flag(
+      "--mock-data", [](Draft & d) -> auto& { return d.run.data.mock_data; }, "Made-up data, no files."));
+  add(value(
+      "--data-cache-path", [](Draft & d) -> auto& { return d.run.data.data_cache_path; }, "Folder for index caches."));
+  add(text_choice(
+          "--tokenizer-type", [](Draft & d) -> auto& { return d.run.data.tokenizer_type; },
+          {"ByteLevel", "NullTokenizer"}, "How text became tokens; ByteLevel is ours: bytes and an end mark.")
+          .unbuilt_values({"BertWordPieceLowerCase", "BertWordPieceCase", "GPT2BPETokenizer", "SentencePieceTokenizer",
+                           "GPTSentencePieceTokenizer", "HuggingFaceTokenizer", "Llama2Tokenizer", "TikTokenizer",
+                           "MultimodalTokenizer", "NullMultimodalTokenizer", "SFTTokenizer"}));
+  add(value(
+      "--null-tokenizer-eod-id", [](Draft & d) -> auto& { return d.run.data.null_tokenizer_eod_id; },
+      "End mark of NullTokenizer; unset: vocabulary - 1."));
+  add(value(
+      "--null-tokenizer-pad-id", [](Draft & d) -> auto& { return d.run.data.null_tokenizer_pad_id; },
+      "Padding mark of NullTokenizer; unset: -1."));
+  add(flag(
+      "--reset-position-ids", [](Draft & d) -> auto& { return d.run.data.reset_position_ids; },
+      "Positions start anew after an end mark."));
+  add(flag(
+      "--reset-attention-mask", [](Draft & d) -> auto& { return d.run.data.reset_attention_mask; },
+      "Documents of one sample do not see each other."));
+  add(flag(
+      "--eod-mask-loss", [](Draft & d) -> auto& { return d.run.data.eod_mask_loss; }, "No loss on end marks."));
+  add(text_choice(
+          "--dataloader-type", [](Draft & d) -> auto& { return d.switches.dataloader_type; }, {"single", "cyclic"},
+          "single: one pass in order; cyclic: shuffled passes.")
+          .unbuilt_values({"external"}));
+  add(value(
+          "--mid-level-dataset-surplus", [](Draft & d) -> auto& { return d.run.data.mid_level_dataset_surplus; },
+          "Share of samples that each part of a blend holds in reserve.")
+          .at_least(0));
+  for (Option& row : rows) row.topic = "Data";
+  return rows;
+}
+
+std::vector<Option> checkpoint_options() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(value(
+      "--save", [](Draft & d) -> auto& { return d.run.checkpoint.save; }, "Folder to write checkpoints to."));
+  add(value(
+          "--save-interval", [](Draft & d) -> auto& { return d.run.checkpoint.save_interval; },
+          "Iterations between checkpoints.")
+          .alias("--persistent-save-interval")
+          .in("iterations")
+          .at_least(1));
+  add(value(
+      "--load", [](Draft & d) -> auto& { return d.run.checkpoint.load; }, "Folder to resume from."));
+  add(value(
+          "--ckpt-step", [](Draft & d) -> auto& { return d.run.checkpoint.ckpt_step; },
+          "Iteration to load; unset: the latest.")
+          .at_least(0));
+  add(flag(
+      "--finetune", [](Draft & d) -> auto& { return d.run.checkpoint.finetune; },
+      "Load weights only and start at iteration 0."));
+  add(flag(
+      "--no-save-optim", [](Draft & d) -> auto& { return d.run.checkpoint.no_save_optim; },
+      "Do not write optimizer state."));
+  add(flag(
+      "--no-load-optim", [](Draft & d) -> auto& { return d.run.checkpoint.no_load_optim; },
+      "Do not read optimizer state."));
+  add(flag(
+      "--exit-on-missing-checkpoint", [](Draft & d) -> auto& { return d.run.checkpoint.exit_on_missing_checkpoint; },
+      "An empty --load folder is an error instead of a fresh start."));
+  for (Option& row : rows) row.topic = "Checkpoints";
+  return rows;
+}
+
+std::vector<Option> log_options() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(value(
+          "--log-interval", [](Draft & d) -> auto& { return d.run.log.log_interval; }, "Iterations between log lines.")
+          .in("iterations")
+          .at_least(1));
+  add(value(
+          "--log-json", [](Draft & d) -> auto& { return d.run.log.log_json; },
+          "File that gets one JSON object per step.")
+          .our_own());
+  add(flag(
+      "--log-throughput", [](Draft & d) -> auto& { return d.run.log.log_throughput; },
+      "Megatron's throughput field in the log line."));
+  add(flag(
+      "--log-params-norm", [](Draft & d) -> auto& { return d.run.log.log_params_norm; },
+      "Norm of the weights in the log line."));
+  add(flag(
+      "--log-num-zeros-in-grad", [](Draft & d) -> auto& { return d.run.log.log_num_zeros_in_grad; },
+      "Number of zero gradients in the log line."));
+  add(off_flag(
+      "--no-check-for-nan-in-loss-and-grad", "check_for_nan_in_loss_and_grad",
+      [](Draft & d) -> auto& { return d.run.log.check_for_nan; }, "Do not end the run at the first NaN or infinity."));
+  add(value(
+          "--seed", [](Draft & d) -> auto& { return d.run.numerics.seed; }, "Seed of weights, dropout and data order.")
+          .at_least(1));
+  add(flag(
+      "--bf16", [](Draft & d) -> auto& { return d.switches.bf16; },
+      "bfloat16 weights; this version computes in float32 and says so."));
+  add(flag(
+      "--fp16", [](Draft & d) -> auto& { return d.switches.fp16; },
+      "float16 weights; this version computes in float32 and says so."));
+  add(value(
+          "--inject-fault", [](Draft & d) -> auto& { return d.run.fault.inject_fault; },
+          "Fault that the run does to itself, for tests.")
+          .our_own());
+  for (Option& row : rows) row.topic = "Logging, seed and numbers";
+  return rows;
+}
+
+}  // namespace megatron::config

@@ -1,0 +1,225 @@
+#include "config/parse.h"
+
+#include <algorithm>
+#include <set>
+
+#include "config/derive.h"
+#include "config/nearest.h"
+#include "config/presets.h"
+
+namespace megatron::config {
+namespace {
+
+std::string joined(const std::vector<std::string>& words, const char* separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+std::vector<std::string> all_choices(const Option& option) {
+  std::vector<std::string> all = option.choices;
+  all.insert(all.end(), option.unbuilt_choices.begin(), option.unbuilt_choices.end());
+  return all;
+}
+
+bool contains(const std::vector<std::string>& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+std::string range_problem(const Option& option, const std::string& word) {
+  const auto value = parse_real(word);
+  if (!value || (option.type != Type::integer && option.type != Type::real)) return {};
+  const bool low = option.min && (option.above_min ? *value <= *option.min : *value < *option.min);
+  const bool high = option.max && *value > *option.max;
+  if (!low && !high) return {};
+  std::string text = "must be " + range_text(option);
+  if (low && !option.above_min) text += "; nearest: " + format_real(*option.min);
+  if (high) text += "; nearest: " + format_real(*option.max);
+  return text;
+}
+
+class Parser {
+ public:
+  Parser(std::span<const std::string> args, const ParseOptions& options) : options_(options) {
+    read_sources(std::vector<std::string>(args.begin(), args.end()));
+    apply_all();
+    report_unknown();
+    report_foreign();
+    const Derived derived = derive(draft_, options.launcher_world_size);
+    run_rules(derived);
+    report_not_built();
+  }
+
+  ParsedRun result() {
+    auto tidy = [](std::vector<std::string>& lines) {
+      std::sort(lines.begin(), lines.end());
+      lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+    };
+    tidy(findings_.errors);
+    tidy(findings_.not_built);
+    std::set<std::string> given;
+    for (const auto* list : {&input_.known, &input_.foreign})
+      for (const Occurrence& o : *list) given.insert(o.name);
+    return {draft_.run,          draft_.described,       findings_.notices,     findings_.errors,
+            findings_.not_built, std::move(input_.rest), std::move(input_.own), {given.begin(), given.end()}};
+  }
+
+ private:
+  /// Preset and YAML file are named on the command line but count before it.
+  void read_sources(const std::vector<std::string>& args) {
+    std::vector<CommandOption> own = options_.own;
+    own.push_back({"--config", true, ""});
+    own.push_back({"--preset", true, ""});
+    Input command_line;
+    read_command_line(tables_, args, own, "command line", command_line);
+    if (const auto preset = command_line.own.find("--preset"); preset != command_line.own.end())
+      read_preset(preset->second);
+    if (const auto file = command_line.own.find("--config"); file != command_line.own.end())
+      read_yaml_file(tables_, file->second, input_);
+    auto append = [](auto& to, auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+    append(input_.known, command_line.known);
+    append(input_.foreign, command_line.foreign);
+    append(input_.unknown, command_line.unknown);
+    append(input_.problems, command_line.problems);
+    input_.rest = command_line.rest;
+    input_.own = command_line.own;
+    findings_.errors = input_.problems;
+  }
+
+  void read_preset(const std::string& name) {
+    std::vector<std::string> names;
+    for (const Preset& preset : presets()) {
+      if (preset.name == name) return read_command_line(tables_, preset.args, {}, "preset " + name, input_);
+      names.push_back(preset.name);
+    }
+    input_.problems.push_back(str_cat("--preset ", name, " (command line): known are ", joined(names, ", ")));
+  }
+
+  void error(const Occurrence& o, const std::string& text) {
+    findings_.errors.push_back(str_cat(mention_of(o), ": ", text));
+  }
+
+  void apply_all() {
+    for (const Occurrence& o : input_.known) apply(*tables_.options.find(o.name), o);
+  }
+
+  void apply(const Option& option, const Occurrence& o) {
+    if (!o.words.empty() && !option.choices.empty()) {
+      const std::string& word = o.words.front();
+      if (contains(option.unbuilt_choices, word)) {
+        unbuilt_choices_[option.name] =
+            str_cat(mention_of(o), ": not built in this version; use ", joined(option.choices, " or "));
+        return;
+      }
+      if (!contains(option.choices, word)) {
+        const std::string near = nearest_name(word, option.choices);
+        return error(
+            o, str_cat("allowed are ", joined(all_choices(option), ", "), near.empty() ? "" : "; nearest: " + near));
+      }
+    }
+    unbuilt_choices_.erase(option.name);
+    std::string problem = o.words.empty() || option.form == Form::list ? "" : range_problem(option, o.words.front());
+    if (problem.empty()) problem = option.set(draft_, o.words);
+    if (!problem.empty()) error(o, problem);
+  }
+
+  void report_unknown() {
+    std::vector<std::string> names = tables_.options.names();
+    const std::vector<std::string> foreign = tables_.foreign.names();
+    names.insert(names.end(), foreign.begin(), foreign.end());
+    for (const CommandOption& own : options_.own) names.push_back(own.name);
+    names.insert(names.end(), {"--config", "--preset"});
+    for (const Occurrence& o : input_.unknown) {
+      const std::string hint = former_option_hint(o.name);
+      const std::string near = nearest_name(o.name, names);
+      error(o, str_cat("unknown option", !hint.empty() ? "; " + hint : near.empty() ? "" : "; nearest: " + near));
+    }
+    if (!input_.rest.empty() && options_.mode != ParseMode::layout)
+      findings_.errors.push_back(str_cat("words that belong to no option: ", joined(input_.rest, " ")));
+  }
+
+  void report_foreign() {
+    std::map<std::string, std::string> refused;
+    for (const Occurrence& o : input_.foreign) {
+      const ForeignOption& option = *tables_.foreign.find(o.name);
+      const std::string problem = check_foreign_values(option, o.words);
+      if (!problem.empty()) error(o, problem);
+      if (option.kind == ForeignClass::removed)
+        error(o, str_cat(option.reason, option.instead.empty() ? "" : "; use " + option.instead));
+      refused.erase(o.name);
+      if (option.kind != ForeignClass::refused || is_harmless(option, o)) continue;
+      refused[o.name] =
+          str_cat(mention_of(o), ": ", option.reason, option.instead.empty() ? "" : "; use " + option.instead);
+    }
+    for (const auto& [name, line] : refused) findings_.not_built.push_back(line);
+  }
+
+  static bool is_harmless(const ForeignOption& option, const Occurrence& o) {
+    if (option.harmless.empty() || o.words.size() != 1) return false;
+    const auto a = parse_real(option.harmless), b = parse_real(o.words.front());
+    return o.words.front() == option.harmless || (a && b && *a == *b);
+  }
+
+  void run_rules(const Derived& derived) {
+    RuleContext context(tables_, input_, draft_, options_.mode, findings_);
+    for (auto table : {model_rules, parallel_rules, batch_rules, optimizer_rules, data_rules, foreign_rules})
+      for (const Rule& rule : table()) rule.check(context);
+    if (!derived.split_problem.empty())
+      context.error({"--num-layers", "--pipeline-model-parallel-size"}, derived.split_problem);
+    if (derived.activation_conflict)
+      findings_.errors.push_back(
+          "--swiglu, --geglu, --squared-relu, --openai-gelu, --activation-func: only one activation at a time");
+    if (derived.automatic_split) context.notice(str_cat("layers do not divide over the stages: split ", split_text()));
+    if (derived.sequence_parallel_turned_off)
+      context.notice("--sequence-parallel is off: the tensor parallel size is 1");
+    if (derived.default_vocabulary && options_.mode != ParseMode::layout)
+      context.notice(str_cat("no vocabulary: counted with ", kDefaultVocabulary, " (--vocab-size sets it)"));
+    if (!draft_.switches.no_weight_decay_cond_type.empty())
+      context.notice("--no-weight-decay-cond-type: use --apply-wd-to-qk-layernorm");
+    for (const Occurrence& o : input_.foreign)
+      if (o.name == "--rampup-batch-size") context.notice("--rampup-batch-size has no effect, as in Megatron");
+  }
+
+  std::string split_text() const {
+    std::vector<std::string> counts;
+    for (std::int64_t n : draft_.run.parallel.layers_per_stage) counts.push_back(str_cat(n));
+    return joined(counts, " / ");
+  }
+
+  /// Options of described parts count as not built when their value is not the default.
+  void report_not_built() {
+    const Draft fresh;
+    const RuleContext context(tables_, input_, draft_, options_.mode, findings_);
+    for (const Option& option : tables_.options.options()) {
+      if (option.not_built.empty() || !context.given(option.name)) continue;
+      if (option.show(draft_) == option.show(fresh)) continue;
+      const auto bar = option.not_built.find(" | ");
+      findings_.not_built.push_back(str_cat(mention_of(*context.occurrence(option.name)), ": ",
+                                            option.not_built.substr(0, bar), "; use ",
+                                            option.not_built.substr(bar + 3)));
+    }
+    for (const auto& [name, line] : unbuilt_choices_) findings_.not_built.push_back(line);
+  }
+
+  const ParseOptions& options_;
+  const Tables tables_;
+  Input input_;
+  Draft draft_;
+  Findings findings_;
+  std::map<std::string, std::string> unbuilt_choices_;
+};
+
+}  // namespace
+
+ParsedRun parse_run(std::span<const std::string> args, const ParseOptions& options) {
+  return Parser(args, options).result();
+}
+
+void require_accepted(const ParsedRun& run) {
+  if (run.accepted()) return;
+  std::vector<std::string> lines = run.errors;
+  for (const std::string& line : run.not_built) lines.push_back("not built: " + line);
+  throw ConfigError(joined(lines, "\n"));
+}
+
+}  // namespace megatron::config

@@ -1,0 +1,44 @@
+// Text → RunSpec: preset, YAML file and command line, all mistakes at once.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/rules.h"
+#include "spec/described_spec.h"
+#include "spec/run_spec.h"
+
+namespace megatron::config {
+
+struct ParseOptions {
+  ParseMode mode = ParseMode::train;
+  std::vector<CommandOption> own;          // options of the command itself
+  std::optional<int> launcher_world_size;  // processes that a launcher started
+};
+
+/// A run as read and derived. Where `errors` or `not_built` is not empty, the RunSpec is filled in as far as it goes.
+struct ParsedRun {
+  spec::RunSpec spec;
+  spec::DescribedSpec described;
+  std::vector<std::string> notices, errors, not_built;  // one line each; errors and not_built sorted
+  std::vector<std::string> rest;                        // words that belong to no option
+  std::map<std::string, std::string> own;               // the command's own options; a switch maps to "true"
+  std::vector<std::string> given;                       // canonical names of all options that were given
+
+  bool accepted() const { return errors.empty() && not_built.empty(); }
+};
+
+/// `args`: what stands behind the command. `--config F` and `--preset NAME` name the other sources; the order is
+/// preset < YAML < command line. Never throws for what a user wrote.
+ParsedRun parse_run(std::span<const std::string> args, const ParseOptions& options);
+inline ParsedRun parse_run(std::span<const std::string> args, ParseMode mode) {
+  return parse_run(args, {mode, {}, {}});
+}
+/// Throws ConfigError with all errors and everything not built, one a line, unless the run was accepted and no word is
+/// left over.
+void require_accepted(const ParsedRun& run);
+
+}  // namespace megatron::config

@@ -1,0 +1,71 @@
+// Rules between options, as a table, and the lines in which they report.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/draft.h"
+#include "config/input.h"
+
+namespace megatron::config {
+
+/// What a command needs: `validate` accepts a run without data or length, `train` does not; `layout` commands (bench,
+/// generate, verify) bring the model from elsewhere and need no batch.
+enum class ParseMode : std::uint8_t { validate, train, layout };
+
+struct Findings {
+  std::vector<std::string> errors, not_built, notices;
+};
+
+/// What a rule sees: the derived run and what was given where.
+class RuleContext {
+ public:
+  RuleContext(const Tables& tables, const Input& input, const Draft& draft, ParseMode mode, Findings& findings)
+      : tables_(tables), input_(input), draft_(draft), mode_(mode), findings_(findings) {}
+
+  const Draft& draft() const { return draft_; }
+  const spec::RunSpec& run() const { return draft_.run; }
+  const Switches& switches() const { return draft_.switches; }
+  ParseMode mode() const { return mode_; }
+  /// Named in any source, with whatever value. Options without a row of their own too.
+  bool given(std::string_view name) const { return occurrence(name) != nullptr; }
+  bool given_unknown(std::string_view name) const;
+  /// The last occurrence, which wins; null where there is none.
+  const Occurrence* occurrence(std::string_view name) const;
+  std::string word(std::string_view name) const;
+
+  /// "--a 1 (run.yaml:2), --b 2 (default): text"
+  void error(std::initializer_list<std::string_view> names, const std::string& text);
+  void not_built(std::initializer_list<std::string_view> names, const std::string& text);
+  void notice(const std::string& text) { findings_.notices.push_back(text); }
+
+ private:
+  std::string mention(std::initializer_list<std::string_view> names) const;
+
+  const Tables& tables_;
+  const Input& input_;
+  const Draft& draft_;
+  ParseMode mode_;
+  Findings& findings_;
+};
+
+struct Rule {
+  std::string_view name;
+  void (*check)(RuleContext&);
+};
+
+std::vector<Rule> model_rules();
+std::vector<Rule> parallel_rules();
+std::vector<Rule> optimizer_rules();
+std::vector<Rule> batch_rules();
+std::vector<Rule> data_rules();
+/// Rules among options that are described or known by name only.
+std::vector<Rule> foreign_rules();
+
+/// "--name words (origin)" with the words left out of a switch.
+std::string mention_of(const Occurrence& occurrence);
+
+}  // namespace megatron::config

@@ -1,0 +1,68 @@
+#include "config/nearest.h"
+#include "config/rules.h"
+#include "config/text_value.h"
+
+namespace megatron::config {
+namespace {
+
+void batch(RuleContext& c) {
+  const auto& b = c.run().batch;
+  const std::int64_t dp = c.run().parallel.data_parallel, step = b.micro_batch_size * dp;
+  if (c.mode() == ParseMode::layout) return;
+  if (b.micro_batch_size == 0) {
+    c.error({"--micro-batch-size"}, "is required");
+    return;
+  }
+  if (c.given("--step-batch-size-schedule") && c.given("--global-batch-size"))
+    c.error({"--step-batch-size-schedule", "--global-batch-size"}, "exclude each other");
+  if (step == 0 || b.global_batch_size % step == 0) return;
+  if (c.switches().decrease_batch_size_if_needed) {
+    c.not_built({"--decrease-batch-size-if-needed", "--global-batch-size"},
+                str_cat("rounding the batch down is not built in this version; nearest: ",
+                        nearest_multiples(b.global_batch_size, step)));
+    return;
+  }
+  c.error(
+      {"--global-batch-size", "--micro-batch-size"},
+      str_cat("global batch ", b.global_batch_size, " is not k x micro-batch ", b.micro_batch_size, " x data parallel ",
+              dp, " = k x ", step, "; nearest: ", nearest_multiples(b.global_batch_size, step)));
+}
+
+void evaluation(RuleContext& c) {
+  const auto& b = c.run().batch;
+  const std::int64_t dp = c.run().parallel.data_parallel;
+  const std::int64_t micro = b.eval_micro_batch_size.value_or(b.micro_batch_size);
+  const std::int64_t global = b.eval_global_batch_size.value_or(b.global_batch_size);
+  if (c.mode() == ParseMode::layout || micro * dp == 0) return;
+  if (!b.eval_micro_batch_size && !b.eval_global_batch_size) return;
+  if (global % (micro * dp) != 0)
+    c.error({"--eval-global-batch-size", "--eval-micro-batch-size"},
+            str_cat("evaluation batch ", global, " is not k x micro-batch ", micro, " x data parallel ", dp, " = k x ",
+                    micro * dp, "; nearest: ", nearest_multiples(global, micro * dp)));
+}
+
+void length(RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  const bool iters = c.given("--train-iters"), samples = c.given("--train-samples");
+  auto exclude = [&c](std::string_view a, std::string_view b) { c.error({a, b}, "exclude each other"); };
+  if (iters && samples) exclude("--train-iters", "--train-samples");
+  if (iters) {
+    for (std::string_view name : {"--lr-decay-samples", "--lr-wsd-decay-samples"})
+      if (c.given(name)) exclude("--train-iters", name);
+    if (o.lr_warmup_samples > 0) exclude("--train-iters", "--lr-warmup-samples");
+  } else if (samples) {
+    for (std::string_view name : {"--lr-decay-iters", "--lr-wsd-decay-iters"})
+      if (c.given(name)) exclude("--train-samples", name);
+    if (o.lr_warmup_iters > 0) exclude("--train-samples", "--lr-warmup-iters");
+  } else if (c.mode() == ParseMode::train && !c.run().batch.skip_train) {
+    c.error({"--train-iters"}, "is required: the length of the run");
+  } else if (c.mode() == ParseMode::validate) {
+    c.notice("no length: training needs --train-iters or --train-samples");
+  }
+}
+
+}  // namespace
+
+std::vector<Rule> batch_rules() { return {{"batch", batch}, {"evaluation", evaluation}, {"length", length}}; }
+
+}  // namespace megatron::config

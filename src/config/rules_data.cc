@@ -1,0 +1,97 @@
+#include <algorithm>
+
+#include "config/rules.h"
+#include "config/text_value.h"
+
+namespace megatron::config {
+namespace {
+
+bool per_split(const spec::DataSpec& d) {
+  return !d.train_data_path.empty() || !d.valid_data_path.empty() || !d.test_data_path.empty();
+}
+
+void sources(RuleContext& c) {
+  const auto& d = c.run().data;
+  const int count = (d.mock_data ? 1 : 0) + (!d.data_path.empty() ? 1 : 0) + (per_split(d) ? 1 : 0) +
+                    (c.given("--data-args-path") ? 1 : 0) + (c.given("--per-split-data-args-path") ? 1 : 0);
+  if (count > 1) {
+    std::string_view second = d.mock_data ? "--mock-data" : "--train-data-path";
+    c.error({"--data-path", second},
+            "more than one data source among --mock-data, --data-path and the per-split paths");
+  }
+  if (count == 0 && c.mode() == ParseMode::validate) c.notice("no data: training needs --data-path or --mock-data");
+  if (count == 0 && c.mode() == ParseMode::train)
+    c.error({"--data-path"}, "is required: --data-path PREFIX, or --mock-data");
+  if (c.mode() == ParseMode::train && !d.mock_data && count > 0 && d.tokenizer_type.empty() && !c.given("--vocab-size"))
+    c.error({"--tokenizer-type"}, "is required: how the data became tokens (ByteLevel, or NullTokenizer --vocab-size)");
+}
+
+std::string trim(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t");
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+void split_string(RuleContext& c) {
+  if (!c.switches().split) return;
+  std::string rest = *c.switches().split;
+  double sum = 0;
+  int fields = 0;
+  while (true) {
+    const auto comma = rest.find(',');
+    const std::string field = trim(rest.substr(0, comma));
+    const auto weight = parse_real(field);
+    if (!weight || *weight < 0) {
+      c.error({"--split"}, str_cat("field ", fields + 1, " \"", field, "\" is not a number of at least 0"));
+      return;
+    }
+    sum += *weight;
+    ++fields;
+    if (comma == std::string::npos) break;
+    rest = rest.substr(comma + 1);
+  }
+  if (fields > 3) c.error({"--split"}, str_cat(fields, " fields; at most 3: training, validation, test"));
+  if (sum == 0) c.error({"--split"}, "all fields are 0");
+}
+
+void blend(RuleContext& c) {
+  const auto& path = c.run().data.data_path;
+  for (std::size_t i = 0; i + 1 < path.size() && path.size() % 2 == 0; i += 2) {
+    const auto weight = parse_real(path[i]);
+    if (weight && *weight < 0) c.error({"--data-path"}, str_cat("weight ", path[i], " is below 0"));
+  }
+}
+
+void tokenizer(RuleContext& c) {
+  const std::string& type = c.run().data.tokenizer_type;
+  const std::string word = c.word("--tokenizer-type");
+  if (c.given("--vocab-file") && !c.given("--merge-file") && (word.empty() || word == "GPT2BPETokenizer"))
+    c.error({"--vocab-file"},
+            "without --merge-file it is the WordPiece vocabulary of a bert model, not a decoder-only Transformer");
+  for (std::string_view name : {"--null-tokenizer-eod-id", "--null-tokenizer-pad-id"})
+    if (c.given(name) && word != "NullTokenizer") c.error({name}, "needs --tokenizer-type NullTokenizer");
+  if (type == "NullTokenizer" && c.run().data.null_tokenizer_eod_id && c.given("--vocab-size")) {
+    const std::int64_t id = *c.run().data.null_tokenizer_eod_id;
+    if (id < 0 || id >= c.run().model.vocab_size)
+      c.error({"--null-tokenizer-eod-id", "--vocab-size"}, str_cat(id, " is not among the ", c.run().model.vocab_size,
+                                                                   " ids; nearest: ", c.run().model.vocab_size - 1));
+  }
+}
+
+void checkpoints(RuleContext& c) {
+  const auto& k = c.run().checkpoint;
+  if (k.save && !k.save_interval) c.error({"--save"}, "--save needs --save-interval");
+  if (k.ckpt_step && !k.load) c.error({"--ckpt-step"}, "needs --load");
+  if (c.mode() == ParseMode::train && k.finetune && !k.load) c.error({"--finetune"}, "needs --load");
+}
+
+}  // namespace
+
+std::vector<Rule> data_rules() {
+  return {{"sources", sources},
+          {"split", split_string},
+          {"blend", blend},
+          {"tokenizer", tokenizer},
+          {"checkpoints", checkpoints}};
+}
+
+}  // namespace megatron::config

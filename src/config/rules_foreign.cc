@@ -1,0 +1,57 @@
+#include "config/rules.h"
+
+namespace megatron::config {
+namespace {
+
+void determinism(RuleContext& c) {
+  if (!c.given("--deterministic-mode")) return;
+  for (std::string_view name : {"--tp-comm-overlap", "--cross-entropy-loss-fusion"})
+    if (c.given(name))
+      c.error({"--deterministic-mode", name}, str_cat("--deterministic-mode and ", name, " exclude each other"));
+}
+
+void overlap(RuleContext& c) {
+  if (c.given("--tp-comm-overlap") && !c.run().parallel.sequence_parallel)
+    c.error({"--tp-comm-overlap"}, "--tp-comm-overlap needs sequence parallelism (which tensor size 1 turns off)");
+  if (!c.given("--overlap-param-gather")) return;
+  if (!c.given("--use-distributed-optimizer") && !c.given("--use-megatron-fsdp") && !c.given("--use-torch-fsdp2") &&
+      c.word("--optimizer").find("muon") == std::string::npos)
+    c.error({"--overlap-param-gather"}, "needs --use-distributed-optimizer");
+  if (!c.given("--overlap-grad-reduce")) c.error({"--overlap-param-gather"}, "needs --overlap-grad-reduce");
+}
+
+void fused_loss(RuleContext& c) {
+  if (c.given("--cross-entropy-loss-fusion") && c.word("--cross-entropy-fusion-impl") == "te")
+    c.error(
+        {"--cross-entropy-loss-fusion", "--cross-entropy-fusion-impl"},
+        "--cross-entropy-loss-fusion with --cross-entropy-fusion-impl te is switched off upstream; nearest: native");
+  if (c.given("--fp16-lm-cross-entropy") && !c.switches().fp16) c.error({"--fp16-lm-cross-entropy"}, "needs --fp16");
+}
+
+void recompute(RuleContext& c) {
+  const std::string granularity = c.word("--recompute-granularity");
+  if (granularity == "full" && !c.given("--recompute-method"))
+    c.error({"--recompute-granularity"}, "full needs --recompute-method uniform or block");
+  if (granularity == "selective" && c.given("--recompute-method"))
+    c.error({"--recompute-granularity", "--recompute-method"}, "selective takes no method");
+  if (c.given("--distribute-saved-activations") && (granularity != "full" || c.run().parallel.tensor_parallel == 1))
+    c.error({"--distribute-saved-activations"},
+            "needs --recompute-granularity full and a tensor parallel size above 1");
+}
+
+void formats(RuleContext& c) {
+  if (c.given("--fp8-format") && c.given("--fp4-format"))
+    c.error({"--fp8-format", "--fp4-format"}, "exclude each other");
+}
+
+}  // namespace
+
+std::vector<Rule> foreign_rules() {
+  return {{"determinism", determinism},
+          {"overlap", overlap},
+          {"fused loss", fused_loss},
+          {"recompute", recompute},
+          {"formats", formats}};
+}
+
+}  // namespace megatron::config

@@ -1,0 +1,80 @@
+#include "config/rules.h"
+
+namespace megatron::config {
+namespace {
+
+void learning_rate(RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  if (!o.lr) {
+    if (c.mode() == ParseMode::train && !c.run().batch.skip_train) c.error({"--lr"}, "is required");
+    if (c.mode() == ParseMode::validate) c.notice("no learning rate: training needs --lr");
+    return;
+  }
+  if (o.min_lr > *o.lr) c.error({"--min-lr", "--lr"}, "--min-lr above --lr");
+  if (o.lr_warmup_init > *o.lr) c.error({"--lr-warmup-init", "--lr"}, "the warm-up must start at or below --lr");
+}
+
+void warmup(RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  const auto& b = c.run().batch;
+  if (o.lr_warmup_fraction && (o.lr_warmup_iters > 0 || o.lr_warmup_samples > 0))
+    c.error({"--lr-warmup-fraction", o.lr_warmup_iters > 0 ? "--lr-warmup-iters" : "--lr-warmup-samples"},
+            "exclude each other");
+  if (o.lr_warmup_fraction && *o.lr_warmup_fraction >= 1)
+    c.error({"--lr-warmup-fraction"}, "must be below 1: the warm-up must end before the decay does");
+  const bool by_samples = b.train_samples.has_value();
+  const auto decay = by_samples ? (o.lr_decay_samples ? o.lr_decay_samples : b.train_samples)
+                                : (o.lr_decay_iters ? o.lr_decay_iters : b.train_iters);
+  const std::int64_t rise = by_samples ? o.lr_warmup_samples : o.lr_warmup_iters;
+  if (decay && *decay > 0 && rise > 0 && rise >= *decay)
+    c.error({by_samples ? "--lr-warmup-samples" : "--lr-warmup-iters",
+             by_samples ? (o.lr_decay_samples ? "--lr-decay-samples" : "--train-samples")
+                        : (o.lr_decay_iters ? "--lr-decay-iters" : "--train-iters")},
+            str_cat("a warm-up of ", rise, " does not end before the schedule of ", *decay, "; nearest: ", *decay - 1));
+}
+
+void weight_decay(RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  if (o.weight_decay_incr_style == spec::WeightDecayStyle::constant) {
+    for (std::string_view name : {"--start-weight-decay", "--end-weight-decay"})
+      if (c.given(name)) c.error({name}, "needs --weight-decay-incr-style linear or cosine");
+  } else if (!o.start_weight_decay || !o.end_weight_decay) {
+    c.error({"--weight-decay-incr-style"}, "needs --start-weight-decay and --end-weight-decay");
+  } else if (*o.start_weight_decay > *o.end_weight_decay) {
+    c.error({"--start-weight-decay", "--end-weight-decay"}, "the weight decay may only grow");
+  }
+}
+
+void wsd(RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  const bool is_wsd = o.lr_decay_style == spec::DecayStyle::wsd;
+  if (is_wsd && !o.lr_wsd_decay_iters && !o.lr_wsd_decay_samples)
+    c.error({"--lr-decay-style"}, "WSD needs --lr-wsd-decay-iters or --lr-wsd-decay-samples");
+}
+
+void schedule_on_resume(RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  if (o.override_opt_param_scheduler && o.use_checkpoint_opt_param_scheduler)
+    c.error({"--override-opt_param-scheduler", "--use-checkpoint-opt_param-scheduler"}, "exclude each other");
+}
+
+void adam(RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  if (o.adam_beta1 >= 1) c.error({"--adam-beta1"}, "must be below 1");
+  if (o.adam_beta2 >= 1) c.error({"--adam-beta2"}, "must be below 1");
+}
+
+void precision(RuleContext& c) {
+  const bool bf16 = c.switches().bf16, fp16 = c.switches().fp16;
+  if (bf16 && fp16) c.error({"--bf16", "--fp16"}, "exclude each other");
+  if (bf16 || fp16) c.notice(str_cat(bf16 ? "--bf16" : "--fp16", ": this version computes in float32"));
+}
+
+}  // namespace
+
+std::vector<Rule> optimizer_rules() {
+  return {{"learning rate", learning_rate},           {"warm-up", warmup}, {"weight decay", weight_decay}, {"WSD", wsd},
+          {"schedule on resume", schedule_on_resume}, {"Adam", adam},      {"precision", precision}};
+}
+
+}  // namespace megatron::config

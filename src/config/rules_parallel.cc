@@ -1,0 +1,103 @@
+#include "config/nearest.h"
+#include "config/rules.h"
+
+namespace megatron::config {
+namespace {
+
+void world(RuleContext& c) {
+  const auto& p = c.run().parallel;
+  const std::int64_t product = std::int64_t{p.tensor_parallel} * p.pipeline_parallel * p.context_parallel;
+  if (c.given("--world-size") && c.switches().world_size != p.world_size)
+    c.error({"--world-size"}, str_cat("the launcher started ", p.world_size, " processes; nearest: ", p.world_size));
+  if (p.world_size % product != 0)
+    c.error({"--world-size", "--tensor-model-parallel-size", "--pipeline-model-parallel-size"},
+            str_cat("world size ", p.world_size, " not divisible by tensor ", p.tensor_parallel, " x pipeline ",
+                    p.pipeline_parallel, " x context ", p.context_parallel, " = ", product,
+                    "; nearest: ", nearest_multiples(p.world_size, product)));
+}
+
+void sequence_parallel(RuleContext& c) {
+  const auto& p = c.run().parallel;
+  const std::int64_t cut = std::int64_t{p.tensor_parallel} * p.context_parallel, length = c.run().model.seq_length;
+  if (p.sequence_parallel && length % cut != 0)
+    c.error({"--seq-length", "--sequence-parallel", "--tensor-model-parallel-size"},
+            str_cat(length, " tokens do not divide over ", cut, " ranks; nearest: ", nearest_multiples(length, cut)));
+}
+
+void layer_split(RuleContext& c) {
+  const auto& p = c.run().parallel;
+  const std::int64_t layers = c.run().model.num_layers;
+  // A split that an unknown option asks for must not be replaced by one of our own making.
+  if (layers > 0 && layers % p.pipeline_parallel != 0 && c.given_unknown("--pp-partition-method"))
+    c.error({"--num-layers", "--pipeline-model-parallel-size"},
+            str_cat(layers, " layers not divisible by pipeline size ", p.pipeline_parallel,
+                    "; --pp-partition-method is no option that could split them"));
+}
+
+void uneven_split(RuleContext& c) {
+  const bool first_or_last =
+      c.given("--decoder-first-pipeline-num-layers") || c.given("--decoder-last-pipeline-num-layers");
+  const bool accounts =
+      c.run().parallel.account_for_embedding_in_pipeline_split || c.run().parallel.account_for_loss_in_pipeline_split;
+  if (c.given("--pipeline-model-parallel-layout") && (first_or_last || accounts))
+    c.error({"--pipeline-model-parallel-layout"}, "excludes the options that set or count single stages");
+}
+
+void interleaving(RuleContext& c) {
+  const auto& i = c.draft().described.interleaving;
+  if (i.layers_per_virtual_stage && i.virtual_stages_per_rank)
+    c.error({"--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"},
+            "exclude each other");
+  if (!c.draft().described.virtual_pipeline_size) return;
+  const int stages = c.run().parallel.pipeline_parallel;
+  if (stages == 1)
+    c.error({"--pipeline-model-parallel-size"}, "virtual stages need more than one pipeline stage; nearest: 2");
+  if (stages == 2 && !i.overlap_p2p)
+    c.error({"--pipeline-model-parallel-size", "--no-overlap-p2p-communication"},
+            "with 2 stages the next and the previous stage are the same rank, so exchanges of virtual stages must "
+            "overlap");
+}
+
+void experts(RuleContext& c) {
+  const auto& d = c.draft().described.moe;
+  const auto& p = c.run().parallel;
+  if (!d.num_experts) return;
+  const std::int64_t etp = d.expert_tensor_parallel.value_or(p.tensor_parallel);
+  const std::int64_t product = etp * p.expert_parallel * p.pipeline_parallel;
+  if (p.world_size % product != 0)
+    c.error({"--world-size", "--expert-model-parallel-size"},
+            str_cat("world size ", p.world_size, " not divisible by expert tensor ", etp, " x expert ",
+                    p.expert_parallel, " x pipeline ", p.pipeline_parallel, " = ", product,
+                    "; nearest: ", nearest_multiples(p.world_size, product)));
+  if (*d.num_experts % p.expert_parallel != 0)
+    c.error({"--num-experts", "--expert-model-parallel-size"},
+            str_cat(*d.num_experts, " experts do not divide over ", p.expert_parallel,
+                    " ranks; nearest: ", nearest_divisors(p.expert_parallel, *d.num_experts)));
+  if (d.router_topk == 1 && d.router_score_function == "softmax" && !d.router_pre_softmax)
+    c.error({"--moe-router-topk"}, "top-k 1 with softmax scores needs --moe-router-pre-softmax");
+  if (d.router_topk > *d.num_experts)
+    c.error({"--moe-router-topk", "--num-experts"}, str_cat("only ", *d.num_experts, " experts to choose from"));
+  if (d.router_enable_expert_bias && d.router_score_function == "softmax")
+    c.error({"--moe-router-enable-expert-bias"}, "needs --moe-router-score-function sigmoid or sqrtsoftplus");
+  if (p.tensor_parallel > 1 && !p.sequence_parallel)
+    c.error({"--num-experts", "--tensor-model-parallel-size"},
+            "experts with tensor parallelism need --sequence-parallel");
+}
+
+void context(RuleContext& c) {
+  const std::int64_t cp = c.run().parallel.context_parallel, length = c.run().model.seq_length;
+  if (cp > 1 && length % (2 * cp) != 0)
+    c.error({"--seq-length", "--context-parallel-size"},
+            str_cat(length, " tokens must be a multiple of 2 x context size = ", 2 * cp,
+                    "; nearest: ", nearest_multiples(length, 2 * cp)));
+}
+
+}  // namespace
+
+std::vector<Rule> parallel_rules() {
+  return {{"world", world},         {"sequence parallel", sequence_parallel}, {"layer split", layer_split},
+          {"uneven", uneven_split}, {"interleaving", interleaving},           {"experts", experts},
+          {"context", context}};
+}
+
+}  // namespace megatron::config

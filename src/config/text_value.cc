@@ -1,0 +1,67 @@
+#include "config/text_value.h"
+
+#include <charconv>
+#include <cmath>
+
+namespace megatron::config {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Without underscores between digits; nothing where an underscore stands elsewhere.
+std::optional<std::string> without_underscores(std::string_view text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '_') {
+      out += text[i];
+    } else if (i == 0 || i + 1 == text.size() || !is_digit(text[i - 1]) || !is_digit(text[i + 1])) {
+      return std::nullopt;
+    }
+  }
+  return out;
+}
+
+template <typename Number>
+std::optional<Number> read_all(std::string_view text) {
+  const auto plain = without_underscores(text);
+  if (!plain) return std::nullopt;
+  const char* first = plain->data();
+  const char* last = first + plain->size();
+  if (first != last && *first == '+') {
+    ++first;
+    if (first != last && *first == '-') return std::nullopt;
+  }
+  Number value{};
+  const auto [end, error] = std::from_chars(first, last, value);
+  if (error != std::errc() || end != last || first == last) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> parse_integer(std::string_view text) { return read_all<std::int64_t>(text); }
+
+std::optional<double> parse_real(std::string_view text) {
+  const auto value = read_all<double>(text);
+  return value && std::isfinite(*value) ? value : std::nullopt;
+}
+
+std::optional<bool> parse_truth(std::string_view text) {
+  std::string lower;
+  for (char c : text) lower += c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  if (lower == "true" || lower == "yes" || lower == "on") return true;
+  if (lower == "false" || lower == "no" || lower == "off") return false;
+  return std::nullopt;
+}
+
+bool looks_like_negative_number(std::string_view word) {
+  return word.size() > 1 && word[0] == '-' && word[1] != '-' && parse_real(word).has_value();
+}
+
+std::string format_real(double value) {
+  char buffer[32];
+  const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
+  return error == std::errc() ? std::string(buffer, end) : std::string("?");
+}
+
+}  // namespace megatron::config

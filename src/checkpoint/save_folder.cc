@@ -82,8 +82,7 @@ void SaveFolder::create(const WritePlan& plan) {
     OutputFile file(temporary_ + "/" + planned.name, OutputFile::Mode::create);
     file.reserve(planned.bytes);
     file.write_at(0, as_bytes(planned.header));
-    file.sync();
-    file.close();
+    file.close();  // every file has a writer, and that one syncs it
   }
 }
 

@@ -24,7 +24,6 @@
 namespace megatron::checkpoint {
 namespace {
 
-constexpr std::int64_t kMaxPanelBytes = 64 * kMiB;
 /// How much a holder may have under way before it waits for the oldest.
 constexpr std::int64_t kMaxSendBytes = 256 * kMiB;
 
@@ -220,7 +219,7 @@ std::string write_checkpoint(comm::Communicator& world, const std::string& direc
   const auto announce = [&](std::string_view step) {
     if (options.before_step) options.before_step(step, world.rank());
   };
-  const WritePlan plan = make_write_plan(world, entries, options.max_file_bytes, kMaxPanelBytes);
+  const WritePlan plan = make_write_plan(world, entries, options.max_file_bytes, options.max_panel_bytes);
   SaveFolder folder(directory, iteration);
   const auto agree_or_clean = [&](const Failure& failure) {
     const std::string message = agreed_failure(world, failure);

@@ -19,6 +19,8 @@ namespace megatron::checkpoint {
 struct WriteOptions {
   /// A file is closed when the next tensor would carry its data beyond this; a larger tensor has a file of its own.
   std::int64_t max_file_bytes = std::int64_t{4} << 30;
+  /// Rows of a tensor move from holders to the writer in panels of at most this size (but at least one row).
+  std::int64_t max_panel_bytes = std::int64_t{64} << 20;
   /// For tests: called on each rank before "create" and "write", and on the first rank before "commit", "rename" and
   /// "tracker". What it throws counts as that step's failure on that rank.
   std::function<void(std::string_view step, int rank)> before_step;

@@ -1,6 +1,7 @@
 #include "kernels/activation.h"
 
 #include "kernels/checks.h"
+#include "kernels/cpu/activation.h"
 #include "kernels/ref/activation.h"
 
 namespace megatron::kernels {
@@ -11,9 +12,9 @@ void activation_forward(Executor& exec, ActivationKind kind, ConstTensorView x, 
   count_operands(exec, x, y);
   if (exec.is_meta() || x.numel() == 0) return;
   if (is_double(x))
-    ref::activation_forward<double>(kind, x, y);
+    ref::activation_forward(kind, x, y);
   else
-    ref::activation_forward<float>(kind, x, y);
+    cpu::activation_forward(exec, kind, x, y);
 }
 
 void activation_backward(Executor& exec, ActivationKind kind, ConstTensorView dy, ConstTensorView x, TensorView dx) {
@@ -23,9 +24,9 @@ void activation_backward(Executor& exec, ActivationKind kind, ConstTensorView dy
   count_operands(exec, dy, x, dx);
   if (exec.is_meta() || x.numel() == 0) return;
   if (is_double(x))
-    ref::activation_backward<double>(kind, dy, x, dx);
+    ref::activation_backward(kind, dy, x, dx);
   else
-    ref::activation_backward<float>(kind, dy, x, dx);
+    cpu::activation_backward(exec, kind, dy, x, dx);
 }
 
 void gated_activation_forward(Executor& exec, ActivationKind kind, ConstTensorView x, TensorView y) {
@@ -35,9 +36,9 @@ void gated_activation_forward(Executor& exec, ActivationKind kind, ConstTensorVi
   count_operands(exec, x, y);
   if (exec.is_meta() || x.numel() == 0) return;
   if (is_double(x))
-    ref::gated_activation_forward<double>(kind, x, y);
+    ref::gated_activation_forward(kind, x, y);
   else
-    ref::gated_activation_forward<float>(kind, x, y);
+    cpu::gated_activation_forward(exec, kind, x, y);
 }
 
 void gated_activation_backward(Executor& exec, ActivationKind kind, ConstTensorView dy, ConstTensorView x,
@@ -49,9 +50,9 @@ void gated_activation_backward(Executor& exec, ActivationKind kind, ConstTensorV
   count_operands(exec, dy, x, dx);
   if (exec.is_meta() || x.numel() == 0) return;
   if (is_double(x))
-    ref::gated_activation_backward<double>(kind, dy, x, dx);
+    ref::gated_activation_backward(kind, dy, x, dx);
   else
-    ref::gated_activation_backward<float>(kind, dy, x, dx);
+    cpu::gated_activation_backward(exec, kind, dy, x, dx);
 }
 
 }  // namespace megatron::kernels

@@ -48,4 +48,9 @@ void count_operands(Executor& exec, const Views&... views) {
   count_bytes(exec, ((is_null(views) ? 0 : views.bytes()) + ... + 0));
 }
 
+/// `count` floats of the executor's scratch; null on meta.
+inline float* float_scratch(Executor& exec, std::int64_t count) {
+  return reinterpret_cast<float*>(exec.scratch(count * dtype_size(DType::float32)));
+}
+
 }  // namespace megatron::kernels

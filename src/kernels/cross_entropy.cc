@@ -1,6 +1,7 @@
 #include "kernels/cross_entropy.h"
 
 #include "kernels/checks.h"
+#include "kernels/cpu/cross_entropy.h"
 #include "kernels/ref/cross_entropy.h"
 
 namespace megatron::kernels {
@@ -18,9 +19,9 @@ void row_max(Executor& exec, ConstTensorView logits, std::int64_t valid, TensorV
   count_bytes(exec, logits.size(0) * valid * dtype_size(logits.dtype) + row_max.bytes());
   if (exec.is_meta() || logits.size(0) == 0) return;
   if (is_double(logits))
-    ref::row_max<double>(logits, valid, row_max);
+    ref::row_max(logits, valid, row_max);
   else
-    ref::row_max<float>(logits, valid, row_max);
+    cpu::row_max(exec, logits, valid, row_max);
 }
 
 void softmax_statistics(Executor& exec, ConstTensorView logits, std::int64_t valid, ConstTensorView max,
@@ -33,9 +34,9 @@ void softmax_statistics(Executor& exec, ConstTensorView logits, std::int64_t val
   count_bytes(exec, logits.size(0) * valid * dtype_size(logits.dtype) + max.bytes() + sum_exp.bytes() + target.bytes());
   if (exec.is_meta() || logits.size(0) == 0) return;
   if (is_double(logits))
-    ref::softmax_statistics<double>(logits, valid, max, labels, first_column, sum_exp, target);
+    ref::softmax_statistics(logits, valid, max, labels, first_column, sum_exp, target);
   else
-    ref::softmax_statistics<float>(logits, valid, max, labels, first_column, sum_exp, target);
+    cpu::softmax_statistics(exec, logits, valid, max, labels, first_column, sum_exp, target);
 }
 
 void softmax_gradient_in_place(Executor& exec, TensorView logits, std::int64_t valid, ConstTensorView max,
@@ -49,9 +50,9 @@ void softmax_gradient_in_place(Executor& exec, TensorView logits, std::int64_t v
   count_operands(exec, logits, logits, max, sum_exp, seed);
   if (exec.is_meta() || logits.numel() == 0) return;
   if (is_double(logits))
-    ref::softmax_gradient_in_place<double>(logits, valid, max, sum_exp, labels, first_column, seed);
+    ref::softmax_gradient_in_place(logits, valid, max, sum_exp, labels, first_column, seed);
   else
-    ref::softmax_gradient_in_place<float>(logits, valid, max, sum_exp, labels, first_column, seed);
+    cpu::softmax_gradient_in_place(exec, logits, valid, max, sum_exp, labels, first_column, seed);
 }
 
 }  // namespace megatron::kernels

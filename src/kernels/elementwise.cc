@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/checks.h"
+#include "kernels/cpu/elementwise.h"
 #include "kernels/ref/elementwise.h"
 #include "kernels/row_walk.h"
 
@@ -68,9 +69,9 @@ void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) {
   count_operands(exec, src, dst, dst);
   if (exec.is_meta() || dst.numel() == 0) return;
   if (is_double(dst))
-    ref::add_in_place<double>(exec, src, dst);
+    ref::add_in_place(exec, src, dst);
   else
-    ref::add_in_place<float>(exec, src, dst);
+    cpu::add_in_place(exec, src, dst);
 }
 
 void scale_in_place(Executor& exec, double factor, TensorView dst) {
@@ -79,9 +80,9 @@ void scale_in_place(Executor& exec, double factor, TensorView dst) {
   count_operands(exec, dst, dst);
   if (exec.is_meta() || dst.numel() == 0) return;
   if (is_double(dst))
-    ref::scale_in_place<double>(exec, factor, dst);
+    ref::scale_in_place(exec, factor, dst);
   else
-    ref::scale_in_place<float>(exec, factor, dst);
+    cpu::scale_in_place(exec, factor, dst);
 }
 
 void add_bias(Executor& exec, ConstTensorView bias, TensorView y) {
@@ -90,20 +91,22 @@ void add_bias(Executor& exec, ConstTensorView bias, TensorView y) {
   count_operands(exec, bias, y, y);
   if (exec.is_meta() || y.numel() == 0) return;
   if (is_double(y))
-    ref::add_bias<double>(bias, y);
+    ref::add_bias(bias, y);
   else
-    ref::add_bias<float>(bias, y);
+    cpu::add_bias(exec, bias, y);
 }
 
 void bias_grad(Executor& exec, ConstTensorView dy, TensorView grad) {
   check_matrix(dy, "dy");
   check_vector(grad, dy.size(1), dy.dtype, "grad");
   count_operands(exec, dy, grad, grad);
-  if (exec.is_meta() || dy.numel() == 0) return;
+  if (dy.numel() == 0) return;
+  float* parts = is_double(dy) ? nullptr : float_scratch(exec, cpu::bias_grad_parts(dy.size(0), dy.size(1)));
+  if (exec.is_meta()) return;
   if (is_double(dy))
-    ref::bias_grad<double>(dy, grad);
+    ref::bias_grad(dy, grad);
   else
-    ref::bias_grad<float>(dy, grad);
+    cpu::bias_grad(exec, dy, grad, parts);
 }
 
 void bias_dropout_add(Executor& exec, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
@@ -116,9 +119,9 @@ void bias_dropout_add(Executor& exec, ConstTensorView x, ConstTensorView bias, C
   count_operands(exec, x, bias, residual, y);
   if (exec.is_meta() || x.numel() == 0) return;
   if (is_double(x))
-    ref::bias_dropout_add<double>(x, bias, residual, dropout, rows, y);
+    ref::bias_dropout_add(x, bias, residual, dropout, rows, y);
   else
-    ref::bias_dropout_add<float>(x, bias, residual, dropout, rows, y);
+    cpu::bias_dropout_add(exec, x, bias, residual, dropout, rows, y);
 }
 
 void dropout_backward(Executor& exec, ConstTensorView dy, const DropoutSpec& dropout, RowPositions rows,
@@ -129,9 +132,9 @@ void dropout_backward(Executor& exec, ConstTensorView dy, const DropoutSpec& dro
   count_operands(exec, dy, dx);
   if (exec.is_meta() || dy.numel() == 0) return;
   if (is_double(dy))
-    ref::bias_dropout_add<double>(dy, {}, {}, dropout, rows, dx);
+    ref::bias_dropout_add(dy, {}, {}, dropout, rows, dx);
   else
-    ref::bias_dropout_add<float>(dy, {}, {}, dropout, rows, dx);
+    cpu::bias_dropout_add(exec, dy, {}, {}, dropout, rows, dx);
 }
 
 }  // namespace megatron::kernels

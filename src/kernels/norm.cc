@@ -1,6 +1,7 @@
 #include "kernels/norm.h"
 
 #include "kernels/checks.h"
+#include "kernels/cpu/norm.h"
 #include "kernels/ref/norm.h"
 
 namespace megatron::kernels {
@@ -19,9 +20,9 @@ void norm_forward(Executor& exec, NormKind kind, ConstTensorView x, ConstTensorV
   if (kind == NormKind::layer_norm) count_operands(exec, mean);
   if (exec.is_meta() || rows == 0) return;
   if (is_double(x))
-    ref::norm_forward<double>(exec, kind, x, gamma, beta, eps, y, mean, rstd);
+    ref::norm_forward(exec, kind, x, gamma, beta, eps, y, mean, rstd);
   else
-    ref::norm_forward<float>(exec, kind, x, gamma, beta, eps, y, mean, rstd);
+    cpu::norm_forward(exec, kind, x, gamma, beta, eps, y, mean, rstd);
 }
 
 void norm_backward(Executor& exec, NormKind kind, ConstTensorView dy, ConstTensorView x, ConstTensorView gamma,
@@ -37,11 +38,13 @@ void norm_backward(Executor& exec, NormKind kind, ConstTensorView dy, ConstTenso
   if (!is_null(dbeta)) check_vector(dbeta, hidden, x.dtype, "dbeta");
   count_operands(exec, dy, x, gamma, rstd, dx, dgamma, dgamma, dbeta, dbeta);
   if (kind == NormKind::layer_norm) count_operands(exec, mean);
-  if (exec.is_meta() || rows == 0) return;
+  if (rows == 0) return;
+  float* parts = is_double(x) ? nullptr : float_scratch(exec, cpu::norm_backward_parts(rows, hidden));
+  if (exec.is_meta()) return;
   if (is_double(x))
-    ref::norm_backward<double>(exec, kind, dy, x, gamma, mean, rstd, dx, dgamma, dbeta);
+    ref::norm_backward(exec, kind, dy, x, gamma, mean, rstd, dx, dgamma, dbeta);
   else
-    ref::norm_backward<float>(exec, kind, dy, x, gamma, mean, rstd, dx, dgamma, dbeta);
+    cpu::norm_backward(exec, kind, dy, x, gamma, mean, rstd, dx, dgamma, dbeta, parts);
 }
 
 }  // namespace megatron::kernels

@@ -1,6 +1,10 @@
 #include "kernels/optimizer_step.h"
 
+#include <algorithm>
+
+#include "base/units.h"
 #include "kernels/checks.h"
+#include "kernels/cpu/optimizer_step.h"
 #include "kernels/ref/optimizer_step.h"
 
 namespace megatron::kernels {
@@ -22,9 +26,9 @@ void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorV
   count_operands(exec, p, p, g, m, m, v, v);
   if (exec.is_meta() || p.numel() == 0) return;
   if (is_double(p))
-    ref::adamw_step<double>(step, p, g, m, v);
+    ref::adamw_step(step, p, g, m, v);
   else
-    ref::adamw_step<float>(step, p, g, m, v);
+    cpu::adamw_step(exec, step, p, g, m, v);
 }
 
 void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, double grad_scale, bool first,
@@ -38,20 +42,31 @@ void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, d
   if (exec.is_meta() || p.numel() == 0) return;
   const ref::SgdStep step{lr, momentum, weight_decay, grad_scale, first};
   if (is_double(p))
-    ref::sgd_step<double>(step, p, g, buf);
+    ref::sgd_step(step, p, g, buf);
   else
-    ref::sgd_step<float>(step, p, g, buf);
+    cpu::sgd_step(exec, step, p, g, buf);
 }
 
 void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) {
   check_floating(x, "x");
   check_flat(x, x, "x");
   count_operands(exec, x);
-  if (exec.is_meta() || x.numel() == 0) return;
-  if (is_double(x))
-    ref::add_squared_norm<double>(x, sum);
-  else
-    ref::add_squared_norm<float>(x, sum);
+  if (x.numel() == 0) return;
+  if (is_double(x)) {
+    if (!exec.is_meta()) ref::add_squared_norm(x, sum);
+    return;
+  }
+  // Pieces of bounded size, so that the list of segment sums stays small.
+  constexpr std::int64_t kPiece = std::int64_t{1} << 22;
+  const ConstTensorView flat = x.reshape({x.numel()});
+  const std::int64_t segments = ceil_div(std::min(kPiece, x.numel()), 64);
+  auto* sums = reinterpret_cast<double*>(exec.scratch(segments * dtype_size(DType::float64)));
+  if (exec.is_meta()) return;
+  for (std::int64_t begin = 0; begin < x.numel(); begin += kPiece) {
+    const std::int64_t end = std::min(x.numel(), begin + kPiece);
+    cpu::squared_segments(exec, flat.slice(0, begin, end), sums);
+    for (std::int64_t s = 0; s < ceil_div(end - begin, 64); ++s) sum.add(sums[s]);
+  }
 }
 
 bool all_finite(Executor& exec, ConstTensorView x) {
@@ -59,7 +74,7 @@ bool all_finite(Executor& exec, ConstTensorView x) {
   check_flat(x, x, "x");
   count_operands(exec, x);
   if (exec.is_meta() || x.numel() == 0) return true;
-  return is_double(x) ? ref::all_finite<double>(x) : ref::all_finite<float>(x);
+  return is_double(x) ? ref::all_finite(x) : cpu::all_finite(exec, x);
 }
 
 std::int64_t count_zeros(Executor& exec, ConstTensorView x) {
@@ -67,7 +82,7 @@ std::int64_t count_zeros(Executor& exec, ConstTensorView x) {
   check_flat(x, x, "x");
   count_operands(exec, x);
   if (exec.is_meta() || x.numel() == 0) return 0;
-  return is_double(x) ? ref::count_zeros<double>(x) : ref::count_zeros<float>(x);
+  return is_double(x) ? ref::count_zeros(x) : cpu::count_zeros(exec, x);
 }
 
 }  // namespace megatron::kernels

@@ -1,6 +1,7 @@
 #include "kernels/rope.h"
 
 #include "kernels/checks.h"
+#include "kernels/cpu/rope.h"
 #include "kernels/ref/rope.h"
 
 namespace megatron::kernels {
@@ -22,9 +23,9 @@ void rope_in_place(Executor& exec, TensorView x, ConstTensorView cos, ConstTenso
     MEGATRON_CHECK(positions[t] >= 0 && positions[t] < cos.size(0), "position ", positions[t], " of row ", t,
                    " outside the table of ", cos.size(0));
   if (is_double(x))
-    ref::rope_in_place<double>(x, cos, sin, positions, interleaved, inverse);
+    ref::rope_in_place(x, cos, sin, positions, interleaved, inverse);
   else
-    ref::rope_in_place<float>(x, cos, sin, positions, interleaved, inverse);
+    cpu::rope_in_place(exec, x, cos, sin, positions, interleaved, inverse);
 }
 
 }  // namespace megatron::kernels

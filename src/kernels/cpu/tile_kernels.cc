@@ -1,9 +1,9 @@
 #include "kernels/cpu/tile_kernels.h"
 
 #include <cmath>
-#include <cstring>
 #include <utility>
 
+#include "base/rng.h"
 #include "kernels/cpu/targets.inl"
 
 #undef HWY_TARGET_INCLUDE
@@ -12,14 +12,10 @@
 // foreach_target.h first
 #include <hwy/highway.h>
 
+#include "kernels/cpu/vector_math.inl"
+
 HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-
-using D = hn::ScalableTag<float>;
-using V = hn::Vec<D>;
-constexpr std::int64_t kLanes = static_cast<std::int64_t>(hn::MaxLanes(D()));
-
 // Tile sizes: as many accumulators as fit the registers beside two vectors of B and one broadcast.
 #if HWY_TARGET == HWY_AVX3
 constexpr int kRows = 14, kVectors = 2;
@@ -31,14 +27,6 @@ constexpr int kRows = 4, kVectors = 8;
 constexpr int kRows = 6, kVectors = 4;
 #endif
 constexpr std::int64_t kPanel = kVectors * kLanes;
-
-HWY_INLINE V fused(V a, V b, V c) {
-#if HWY_TARGET == HWY_SCALAR
-  return V(std::fma(a.raw, b.raw, c.raw));
-#else
-  return hn::MulAdd(a, b, c);
-#endif
-}
 
 template <int kHeight, int kWidth, bool kByRow>
 void tile(const float* HWY_RESTRICT a, std::int64_t a_step, const float* HWY_RESTRICT b, std::int64_t b_step,
@@ -57,7 +45,7 @@ void tile(const float* HWY_RESTRICT a, std::int64_t a_step, const float* HWY_RES
     for (int i = 0; i < kHeight; ++i) {
       const V factor = hn::Set(d, kByRow ? a[i * kPanelRowStride] : a[i]);
 #pragma GCC unroll 16
-      for (int j = 0; j < kWidth; ++j) sums[i][j] = fused(factor, columns[j], sums[i][j]);
+      for (int j = 0; j < kWidth; ++j) sums[i][j] = fma(factor, columns[j], sums[i][j]);
     }
     a += kByRow ? 1 : a_step;
     b += b_step;
@@ -72,50 +60,14 @@ void tile(const float* HWY_RESTRICT a, std::int64_t a_step, const float* HWY_RES
   }
 }
 
-#if HWY_TARGET != HWY_SCALAR
-// Rows r, r + 4, r + 8, … of four columns each in one vector, one row per block of four lanes.
-HWY_INLINE V load_blocks(D d, const float* b, std::int64_t b_step) {
-#if HWY_TARGET == HWY_AVX3
-  const hn::Half<D> dh;
-  const hn::Half<decltype(dh)> dq;
-  const auto low = hn::Combine(dh, hn::LoadU(dq, b + 4 * b_step), hn::LoadU(dq, b));
-  const auto high = hn::Combine(dh, hn::LoadU(dq, b + 12 * b_step), hn::LoadU(dq, b + 8 * b_step));
-  return hn::Combine(d, high, low);
-#elif HWY_TARGET == HWY_AVX2
-  const hn::Half<D> dq;
-  return hn::Combine(d, hn::LoadU(dq, b + 4 * b_step), hn::LoadU(dq, b));
-#else
-  (void)b_step;
-  return hn::LoadU(d, b);
-#endif
-}
-
-// kLanes rows × 4 columns of b become 4 rows of kLanes columns.
-HWY_INLINE void transpose_four(const float* b, std::int64_t b_step, float* to) {
-  const D d;
-  const hn::Repartition<double, D> dd;
-  const V r0 = load_blocks(d, b, b_step), r1 = load_blocks(d, b + b_step, b_step);
-  const V r2 = load_blocks(d, b + 2 * b_step, b_step), r3 = load_blocks(d, b + 3 * b_step, b_step);
-  const auto low01 = hn::BitCast(dd, hn::InterleaveLower(d, r0, r1));
-  const auto high01 = hn::BitCast(dd, hn::InterleaveUpper(d, r0, r1));
-  const auto low23 = hn::BitCast(dd, hn::InterleaveLower(d, r2, r3));
-  const auto high23 = hn::BitCast(dd, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, low01, low23)), d, to);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, low01, low23)), d, to + kPanel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(dd, high01, high23)), d, to + 2 * kPanel);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(dd, high01, high23)), d, to + 3 * kPanel);
-}
-#endif
-
 void pack_transposed(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panel) {
-  std::int64_t vector_depth = 0, vector_columns = 0;
-#if HWY_TARGET != HWY_SCALAR
-  vector_depth = depth / 4 * 4;
-  vector_columns = columns / kLanes * kLanes;
+  const std::int64_t vector_depth = depth / 4 * 4, vector_columns = columns / kLanes * kLanes;
   for (std::int64_t k = 0; k < vector_depth; k += 4)
-    for (std::int64_t j = 0; j < vector_columns; j += kLanes)
-      transpose_four(b + j * b_step + k, b_step, panel + k * kPanel + j);
-#endif
+    for (std::int64_t j = 0; j < vector_columns; j += kLanes) {
+      V rows[4];
+      load_transposed(b + j * b_step + k, b_step, rows);
+      for (int i = 0; i < 4; ++i) store(rows[i], panel + (k + i) * kPanel + j);
+    }
   for (std::int64_t k = vector_depth; k < depth; ++k)
     for (std::int64_t j = 0; j < vector_columns; ++j) panel[k * kPanel + j] = b[j * b_step + k];
   for (std::int64_t j = vector_columns; j < columns; ++j)

@@ -43,57 +43,44 @@ double slope(ActivationKind kind, double x) {
 }
 }  // namespace
 
-template <typename T>
 void activation_forward(ActivationKind kind, ConstTensorView x, TensorView y) {
   for (std::int64_t t = 0; t < x.size(0); ++t) {
-    const T* in = x.data<T>() + t * x.stride(0);
-    T* out = y.data<T>() + t * y.stride(0);
-    for (std::int64_t f = 0; f < x.size(1); ++f) out[f] = static_cast<T>(value(kind, in[f]));
+    const double* in = x.data<double>() + t * x.stride(0);
+    double* out = y.data<double>() + t * y.stride(0);
+    for (std::int64_t f = 0; f < x.size(1); ++f) out[f] = (value(kind, in[f]));
   }
 }
 
-template <typename T>
 void activation_backward(ActivationKind kind, ConstTensorView dy, ConstTensorView x, TensorView dx) {
   for (std::int64_t t = 0; t < x.size(0); ++t) {
-    const T* grad = dy.data<T>() + t * dy.stride(0);
-    const T* in = x.data<T>() + t * x.stride(0);
-    T* out = dx.data<T>() + t * dx.stride(0);
-    for (std::int64_t f = 0; f < x.size(1); ++f) out[f] = static_cast<T>(grad[f] * slope(kind, in[f]));
+    const double* grad = dy.data<double>() + t * dy.stride(0);
+    const double* in = x.data<double>() + t * x.stride(0);
+    double* out = dx.data<double>() + t * dx.stride(0);
+    for (std::int64_t f = 0; f < x.size(1); ++f) out[f] = (grad[f] * slope(kind, in[f]));
   }
 }
 
-template <typename T>
 void gated_activation_forward(ActivationKind kind, ConstTensorView x, TensorView y) {
   const std::int64_t width = y.size(1);
   for (std::int64_t t = 0; t < x.size(0); ++t) {
-    const T* gate = x.data<T>() + t * x.stride(0);
-    T* out = y.data<T>() + t * y.stride(0);
-    for (std::int64_t f = 0; f < width; ++f) out[f] = static_cast<T>(value(kind, gate[f]) * gate[width + f]);
+    const double* gate = x.data<double>() + t * x.stride(0);
+    double* out = y.data<double>() + t * y.stride(0);
+    for (std::int64_t f = 0; f < width; ++f) out[f] = (value(kind, gate[f]) * gate[width + f]);
   }
 }
 
-template <typename T>
 void gated_activation_backward(ActivationKind kind, ConstTensorView dy, ConstTensorView x, TensorView dx) {
   const std::int64_t width = dy.size(1);
   for (std::int64_t t = 0; t < x.size(0); ++t) {
-    const T* grad = dy.data<T>() + t * dy.stride(0);
-    const T* in = x.data<T>() + t * x.stride(0);
-    T* out = dx.data<T>() + t * dx.stride(0);
+    const double* grad = dy.data<double>() + t * dy.stride(0);
+    const double* in = x.data<double>() + t * x.stride(0);
+    double* out = dx.data<double>() + t * dx.stride(0);
     for (std::int64_t f = 0; f < width; ++f) {
       const double gate = in[f], up = in[width + f];
-      out[f] = static_cast<T>(grad[f] * up * slope(kind, gate));
-      out[width + f] = static_cast<T>(grad[f] * value(kind, gate));
+      out[f] = (grad[f] * up * slope(kind, gate));
+      out[width + f] = (grad[f] * value(kind, gate));
     }
   }
 }
-
-template void activation_forward<float>(ActivationKind, ConstTensorView, TensorView);
-template void activation_forward<double>(ActivationKind, ConstTensorView, TensorView);
-template void activation_backward<float>(ActivationKind, ConstTensorView, ConstTensorView, TensorView);
-template void activation_backward<double>(ActivationKind, ConstTensorView, ConstTensorView, TensorView);
-template void gated_activation_forward<float>(ActivationKind, ConstTensorView, TensorView);
-template void gated_activation_forward<double>(ActivationKind, ConstTensorView, TensorView);
-template void gated_activation_backward<float>(ActivationKind, ConstTensorView, ConstTensorView, TensorView);
-template void gated_activation_backward<double>(ActivationKind, ConstTensorView, ConstTensorView, TensorView);
 
 }  // namespace megatron::kernels::ref

@@ -5,12 +5,9 @@
 
 namespace megatron::kernels::ref {
 
-template <typename T>
 void row_max(ConstTensorView logits, std::int64_t valid, TensorView row_max);
-template <typename T>
 void softmax_statistics(ConstTensorView logits, std::int64_t valid, ConstTensorView max, const std::int64_t* labels,
                         std::int64_t first_column, TensorView sum_exp, TensorView target);
-template <typename T>
 void softmax_gradient_in_place(TensorView logits, std::int64_t valid, ConstTensorView max, ConstTensorView sum_exp,
                                const std::int64_t* labels, std::int64_t first_column, ConstTensorView seed);
 

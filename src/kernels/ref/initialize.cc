@@ -23,29 +23,4 @@ float uniform_at(PhiloxKey key, std::int64_t index) {
   return 2 * uniform_from_bits(words_of(key, index)[static_cast<std::size_t>(index % 4)]) - 1;
 }
 
-template <typename T>
-void fill_normal(PhiloxKey key, double std, std::int64_t row, std::int64_t col, std::int64_t logical_cols,
-                 TensorView w) {
-  for (std::int64_t r = 0; r < w.size(0); ++r)
-    for (std::int64_t c = 0; c < w.size(1); ++c) {
-      const auto z = static_cast<float>(normal_at(key, (row + r) * logical_cols + col + c));
-      w.data<T>()[r * w.stride(0) + c] = static_cast<T>(static_cast<float>(std) * z);
-    }
-}
-
-template <typename T>
-void fill_uniform(PhiloxKey key, double bound, std::int64_t row, std::int64_t col, std::int64_t logical_cols,
-                  TensorView w) {
-  for (std::int64_t r = 0; r < w.size(0); ++r)
-    for (std::int64_t c = 0; c < w.size(1); ++c) {
-      const float u = uniform_at(key, (row + r) * logical_cols + col + c);
-      w.data<T>()[r * w.stride(0) + c] = static_cast<T>(static_cast<float>(bound) * u);
-    }
-}
-
-template void fill_normal<float>(PhiloxKey, double, std::int64_t, std::int64_t, std::int64_t, TensorView);
-template void fill_normal<double>(PhiloxKey, double, std::int64_t, std::int64_t, std::int64_t, TensorView);
-template void fill_uniform<float>(PhiloxKey, double, std::int64_t, std::int64_t, std::int64_t, TensorView);
-template void fill_uniform<double>(PhiloxKey, double, std::int64_t, std::int64_t, std::int64_t, TensorView);
-
 }  // namespace megatron::kernels::ref

@@ -5,10 +5,8 @@
 
 namespace megatron::kernels::ref {
 
-template <typename T>
 void norm_forward(Executor& exec, NormKind kind, ConstTensorView x, ConstTensorView gamma, ConstTensorView beta,
                   double eps, TensorView y, TensorView mean, TensorView rstd);
-template <typename T>
 void norm_backward(Executor& exec, NormKind kind, ConstTensorView dy, ConstTensorView x, ConstTensorView gamma,
                    ConstTensorView mean, ConstTensorView rstd, TensorView dx, TensorView dgamma, TensorView dbeta);
 

@@ -5,7 +5,6 @@
 
 namespace megatron::kernels::ref {
 
-template <typename T>
 void rope_in_place(TensorView x, ConstTensorView cos, ConstTensorView sin, const std::int64_t* positions,
                    bool interleaved, bool inverse);
 

@@ -5,8 +5,7 @@
 
 namespace megatron::kernels::ref {
 
-template <typename T>
-T tree_of_column(const T* column, std::int64_t count, std::int64_t stride) {
+inline double tree_of_column(const double* column, std::int64_t count, std::int64_t stride) {
   if (count == 1) return column[0];
   std::int64_t half = 1;
   while (2 * half < count) half *= 2;
@@ -14,8 +13,7 @@ T tree_of_column(const T* column, std::int64_t count, std::int64_t stride) {
 }
 
 /// out[j] += tree over r of parts[r][j]; rows ≥ 1.
-template <typename T>
-void add_tree_of_rows(const T* parts, std::int64_t rows, std::int64_t width, T* out) {
+inline void add_tree_of_rows(const double* parts, std::int64_t rows, std::int64_t width, double* out) {
   for (std::int64_t j = 0; j < width; ++j) out[j] += tree_of_column(parts + j, rows, width);
 }
 

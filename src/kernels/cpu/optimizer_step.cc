@@ -1,0 +1,181 @@
+#include "kernels/cpu/optimizer_step.h"
+
+#include <cmath>
+#include <cstdint>
+#include <utility>
+
+#include "base/rng.h"
+#include "kernels/cpu/targets.inl"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/optimizer_step.cc"
+#include <hwy/foreach_target.h>
+// foreach_target.h first
+#include <hwy/highway.h>
+
+#include "kernels/cpu/vector_math.inl"
+
+#ifndef MEGATRON_KERNELS_CPU_OPTIMIZER_OPERANDS
+#define MEGATRON_KERNELS_CPU_OPTIMIZER_OPERANDS
+namespace megatron::kernels::cpu {
+namespace {
+struct AdamFactors {
+  float lr, beta1, beta2, rest1, rest2, eps, decay, correct1, correct2, grad_scale;
+};
+struct SgdFactors {
+  float lr, momentum, decay, grad_scale;
+  bool first;
+};
+}  // namespace
+}  // namespace megatron::kernels::cpu
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace megatron::kernels::cpu::HWY_NAMESPACE {
+
+void adamw_piece(const AdamFactors& f, float* p, const float* g, float* m, float* v, std::int64_t count) {
+  const V beta1 = set(f.beta1), beta2 = set(f.beta2), rest1 = set(f.rest1), rest2 = set(f.rest2);
+  for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
+    const V grad = hn::Mul(set(f.grad_scale), load_valid(g + i, valid));
+    const V first = fma(beta1, load_valid(m + i, valid), hn::Mul(rest1, grad));
+    const V second = fma(beta2, load_valid(v + i, valid), hn::Mul(rest2, hn::Mul(grad, grad)));
+    const V root = hn::Add(hn::Sqrt(hn::Mul(second, set(f.correct2))), set(f.eps));
+    const V weight = load_valid(p + i, valid);
+    const V update = fma(set(f.decay), weight, hn::Div(hn::Mul(first, set(f.correct1)), root));
+    store_valid(first, m + i, valid);
+    store_valid(second, v + i, valid);
+    store_valid(fnma(set(f.lr), update, weight), p + i, valid);
+  });
+}
+
+void sgd_piece(const SgdFactors& f, float* p, const float* g, float* buf, std::int64_t count) {
+  for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
+    const V weight = load_valid(p + i, valid);
+    V change = fma(set(f.decay), weight, hn::Mul(set(f.grad_scale), load_valid(g + i, valid)));
+    if (buf != nullptr) {
+      if (!f.first) change = fma(set(f.momentum), load_valid(buf + i, valid), change);
+      store_valid(change, buf + i, valid);
+    }
+    store_valid(fnma(set(f.lr), change, weight), p + i, valid);
+  });
+}
+
+// sums[s] = Σ x² of segment s in element order; lanes are segments. Squares of floats are exact in double.
+void squared_piece(const float* x, std::int64_t segments, double* sums) {
+  std::int64_t s = 0;
+  for (; s + kGroup <= segments; s += kGroup) {
+    for (int part = 0; part < kParts; ++part) {
+      LaneSum sum;
+      for (std::int64_t i = 0; i < 64; i += 4) {
+        V columns[4];
+        load_transposed(x + (s + part * kLanes) * 64 + i, 64, columns);
+        for (int j = 0; j < 4; ++j) sum.add_product(0, columns[j], columns[j]);
+      }
+      sum.store_lanes(0, sums + s + part * kLanes);
+    }
+  }
+  for (; s < segments; ++s) {
+    double sum = 0;
+    for (std::int64_t i = s * 64; i < (s + 1) * 64; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    sums[s] = sum;
+  }
+}
+
+bool finite_piece(const float* x, std::int64_t count) {
+  const DU du;
+  VU bad = hn::Zero(du);
+  const VU infinity = hn::Set(du, 0x7F800000U);
+  for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
+    const VU exponent = hn::And(hn::BitCast(du, load_valid(x + i, valid)), infinity);
+    bad = hn::Or(bad, hn::VecFromMask(du, hn::Eq(exponent, infinity)));
+  });
+  return hn::AllFalse(du, hn::Ne(bad, hn::Zero(du)));
+}
+
+std::int64_t zeros_piece(const float* x, std::int64_t count) {
+  std::int64_t zeros = 0;
+  for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
+    zeros += static_cast<std::int64_t>(hn::CountTrue(D(), hn::Eq(load_valid(x + i, valid, 1), hn::Zero(D()))));
+  });
+  return zeros;
+}
+
+}  // namespace megatron::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <atomic>
+
+#include "kernels/cpu/parallel_rows.h"
+
+namespace megatron::kernels::cpu {
+
+HWY_EXPORT(adamw_piece);
+HWY_EXPORT(sgd_piece);
+HWY_EXPORT(squared_piece);
+HWY_EXPORT(finite_piece);
+HWY_EXPORT(zeros_piece);
+
+void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m,
+                TensorView v) noexcept {
+  const AdamFactors factors{static_cast<float>(step.lr),
+                            static_cast<float>(step.beta1),
+                            static_cast<float>(step.beta2),
+                            static_cast<float>(1 - step.beta1),
+                            static_cast<float>(1 - step.beta2),
+                            static_cast<float>(step.eps),
+                            static_cast<float>(step.weight_decay),
+                            static_cast<float>(1 / step.bias_correction1),
+                            static_cast<float>(1 / step.bias_correction2),
+                            static_cast<float>(step.grad_scale)};
+  parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(adamw_piece)
+    (factors, p.data<float>() + begin, g.data<float>() + begin, m.data<float>() + begin, v.data<float>() + begin,
+     end - begin);
+  });
+}
+
+void sgd_step(Executor& exec, const ref::SgdStep& step, TensorView p, ConstTensorView g, TensorView buf) noexcept {
+  const SgdFactors factors{static_cast<float>(step.lr), static_cast<float>(step.momentum),
+                           static_cast<float>(step.weight_decay), static_cast<float>(step.grad_scale), step.first};
+  float* history = buf.num_dims() == 0 ? nullptr : buf.data<float>();
+  parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
+    HWY_DYNAMIC_DISPATCH(sgd_piece)
+    (factors, p.data<float>() + begin, g.data<float>() + begin, history == nullptr ? nullptr : history + begin,
+     end - begin);
+  });
+}
+
+void squared_segments(Executor& exec, ConstTensorView x, double* sums) noexcept {
+  const std::int64_t count = x.numel();
+  const float* data = x.data<float>();
+  parallel_range(exec, count, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t whole = (end - begin) / 64;
+    HWY_DYNAMIC_DISPATCH(squared_piece)(data + begin, whole, sums + begin / 64);
+    if (begin + whole * 64 == end) return;
+    double rest = 0;
+    for (std::int64_t i = begin + whole * 64; i < end; ++i)
+      rest += static_cast<double>(data[i]) * static_cast<double>(data[i]);
+    sums[begin / 64 + whole] = rest;
+  });
+}
+
+bool all_finite(Executor& exec, ConstTensorView x) noexcept {
+  std::atomic<bool> finite{true};
+  parallel_range(exec, x.numel(), [&](std::int64_t begin, std::int64_t end) {
+    if (!HWY_DYNAMIC_DISPATCH(finite_piece)(x.data<float>() + begin, end - begin))
+      finite.store(false, std::memory_order_relaxed);
+  });
+  return finite.load();
+}
+
+std::int64_t count_zeros(Executor& exec, ConstTensorView x) noexcept {
+  std::atomic<std::int64_t> zeros{0};
+  parallel_range(exec, x.numel(), [&](std::int64_t begin, std::int64_t end) {
+    zeros.fetch_add(HWY_DYNAMIC_DISPATCH(zeros_piece)(x.data<float>() + begin, end - begin), std::memory_order_relaxed);
+  });
+  return zeros.load();
+}
+
+}  // namespace megatron::kernels::cpu
+#endif

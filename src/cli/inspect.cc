@@ -1,0 +1,44 @@
+// megatron inspect: looks inside a run without starting it.
+#include "cli/inspect.h"
+
+#include "base/check.h"
+#include "cli/command.h"
+#include "config/nearest.h"
+#include "config/parse.h"
+
+namespace megatron::cli {
+namespace {
+
+struct Subject {
+  const char* name;
+  int (*show)(const spec::RunSpec&, bool);
+};
+
+constexpr Subject kSubjects[] = {
+    {"ranks", inspect_ranks},
+    {"model", inspect_model},
+#if __has_include("cli/inspect_pipeline.cc")
+    {"pipeline", inspect_pipeline},
+#endif
+#if __has_include("cli/inspect_lr.cc")
+    {"lr", inspect_lr},
+#endif
+};
+
+}  // namespace
+
+int run_inspect(Arguments args) {
+  if (args.empty()) throw ConfigError("inspect: what? ranks, model, pipeline or lr");
+  for (const Subject& subject : kSubjects) {
+    if (args.front() != subject.name) continue;
+    const config::ParsedRun run = config::parse_run(
+        args.subspan(1), {config::ParseMode::validate, {{"--json", false, "Print one JSON document."}}, {}});
+    config::require_accepted(run);
+    return subject.show(run.spec, run.own.count("--json") > 0);
+  }
+  const std::string near = config::nearest_name(args.front(), {"ranks", "model", "pipeline", "lr"});
+  throw ConfigError(str_cat("inspect ", args.front(), ": known are ranks, model, pipeline, lr",
+                            near.empty() ? "" : "; nearest: " + near));
+}
+
+}  // namespace megatron::cli

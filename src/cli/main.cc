@@ -1,0 +1,94 @@
+// The program: finds the command, runs it, turns exceptions into exit statuses.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "cli/command.h"
+#include "config/nearest.h"
+
+namespace {
+
+using megatron::cli::Arguments;
+
+struct Command {
+  const char* name;
+  int (*run)(Arguments);
+  const char* help;
+};
+
+constexpr Command kCommands[] = {
+#if __has_include("cli/train.cc")
+    {"train", megatron::cli::run_train, "train or continue a model"},
+#endif
+#if __has_include("cli/validate.cc")
+    {"validate", megatron::cli::run_validate, "check a configuration and print every derived number"},
+#endif
+#if __has_include("cli/inspect.cc")
+    {"inspect", megatron::cli::run_inspect, "ranks | model | pipeline | lr: look inside, no run needed"},
+#endif
+#if __has_include("cli/preprocess.cc")
+    {"preprocess", megatron::cli::run_preprocess, "text or JSON lines to .bin/.idx"},
+#endif
+#if __has_include("cli/generate.cc")
+    {"generate", megatron::cli::run_generate, "sample text from a checkpoint"},
+#endif
+#if __has_include("cli/verify.cc")
+    {"verify", megatron::cli::run_verify, "compare with the numbers of another program"},
+#endif
+#if __has_include("cli/bench.cc")
+    {"bench", megatron::cli::run_bench, "measure speed"},
+#endif
+#if __has_include("cli/doctor.cc")
+    {"doctor", megatron::cli::run_doctor, "what this build has and this machine offers"},
+#endif
+#if __has_include("cli/options.cc")
+    {"options", megatron::cli::run_options, "list all options [--markdown]"},
+#endif
+};
+
+void print_help() {
+  std::puts("usage: megatron COMMAND [--config FILE] [--any-megatron-option VALUE ...]\n\ncommands:");
+  for (const Command& command : kCommands) std::printf("  %-12s %s\n", command.name, command.help);
+  std::puts("\nmegatron --version prints the version; megatron options lists the options.");
+}
+
+int unknown_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : kCommands) names.emplace_back(command.name);
+  const std::string near = megatron::config::nearest_name(name, names);
+  std::fprintf(stderr, "megatron: unknown command %s%s%s; megatron --help lists them\n", name.c_str(),
+               near.empty() ? "" : "; nearest: ", near.c_str());
+  return 2;
+}
+
+int fail(const char* text, int status) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "%s\n", text);
+  return status;
+}
+
+int run(const Command& command, const std::vector<std::string>& args) {
+  try {
+    return command.run(args);
+  } catch (const megatron::ConfigError& error) {
+    return fail(error.what(), 2);
+  } catch (const megatron::CommError& error) {
+    return fail(error.what(), 3);
+  } catch (const std::exception& error) {
+    return fail(error.what(), 1);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + (argc > 1 ? 2 : 1), argv + argc);
+  const std::string name = argc > 1 ? argv[1] : "--help";
+  if (name == "--help" || name == "-h" || name == "help") return print_help(), argc > 1 ? 0 : 2;
+  if (name == "--version") return std::puts("megatron.cpp 0.1.0"), 0;
+  for (const Command& command : kCommands)
+    if (name == command.name) return run(command, args);
+  return unknown_command(name);
+}

@@ -1,0 +1,19 @@
+// megatron validate: every number that follows from a configuration, and everything that is wrong with it.
+#include <cstdio>
+
+#include "cli/command.h"
+#include "config/summary.h"
+
+namespace megatron::cli {
+
+int run_validate(Arguments args) {
+  const config::ParsedRun run =
+      config::parse_run(args, {config::ParseMode::validate, {{"--json", false, "Print one JSON document."}}, {}});
+  const config::Summary summary = config::summarize(run);
+  const std::string text =
+      run.own.count("--json") > 0 ? config::summary_json(run, summary) + "\n" : config::summary_text(run, summary);
+  std::fputs(text.c_str(), stdout);
+  return run.accepted() ? 0 : 2;
+}
+
+}  // namespace megatron::cli

@@ -1,0 +1,33 @@
+// Every number that follows from a configuration, for `megatron validate`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/parse.h"
+#include "spec/model_count.h"
+#include "spec/run_memory.h"
+
+namespace megatron::config {
+
+struct Summary {
+  std::optional<std::int64_t> data_parallel, expert_data_parallel, num_micro_batches;
+  bool has_experts = false;
+  bool has_model = false;  // sizes are known: counts below are filled in
+  spec::ModelCount parameters;
+  std::vector<std::int64_t> stage_parameters;                 // held by each stage, padded vocabulary
+  std::vector<std::int64_t> stage_parameters_unpadded_vocab;  // the same, unpadded
+  std::optional<double> flops_per_step;
+  std::optional<std::int64_t> tokens_per_step, train_iters, train_samples, warmup_samples, decay_samples, eval_batches;
+  std::vector<spec::StageMemory> memory;  // of one rank of each stage; empty where the layout is not built
+};
+
+Summary summarize(const ParsedRun& run);
+/// One JSON document: derived numbers, `errors`, `not_built`, `notices`.
+std::string summary_json(const ParsedRun& run, const Summary& summary);
+/// The same as lines for people.
+std::string summary_text(const ParsedRun& run, const Summary& summary);
+
+}  // namespace megatron::config

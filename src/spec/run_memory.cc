@@ -1,0 +1,67 @@
+#include "spec/run_memory.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace megatron::spec {
+namespace {
+
+constexpr std::int64_t kBytes = 4;  // float32
+
+StageShape shape_of(const RunSpec& run, std::size_t stage) {
+  const auto& p = run.parallel;
+  MEGATRON_CHECK_EQ(static_cast<int>(p.layers_per_stage.size()), p.pipeline_parallel, "layers of each stage");
+  return stage_shape(run.model, {p.tensor_parallel, p.sequence_parallel}, p.layers_per_stage[stage], stage == 0,
+                     stage + 1 == p.layers_per_stage.size());
+}
+
+/// Elements of one message between stages.
+std::int64_t message(const RunSpec& run) {
+  const TensorLayout layout{run.parallel.tensor_parallel, run.parallel.sequence_parallel};
+  return layout.token_rows(run.batch.micro_batch_size * run.model.seq_length) * run.model.hidden_size;
+}
+
+}  // namespace
+
+std::int64_t live_micro_batches(const RunSpec& run, int stage) {
+  const std::int64_t all = run.batch.num_micro_batches;
+  if (run.parallel.schedule == PipelineSchedule::gpipe) return all;
+  return std::min<std::int64_t>(all, run.parallel.pipeline_parallel - stage);
+}
+
+std::vector<StageMemory> memory_per_stage(const RunSpec& run) {
+  const std::int64_t tokens = run.batch.micro_batch_size * run.model.seq_length;
+  std::vector<StageMemory> stages;
+  for (std::size_t s = 0; s < run.parallel.layers_per_stage.size(); ++s) {
+    const StageShape shape = shape_of(run, s);
+    StageMemory m;
+    m.parameters = kBytes * shape.parameters();
+    m.gradients = m.parameters + (shape.head_shares_memory ? kBytes * shape.head.parameters() : 0);
+    m.optimizer = m.parameters * (run.optimizer.kind == OptimizerKind::adam ? 2 : 1);
+    m.stash = kBytes * shape.stash(tokens) * live_micro_batches(run, static_cast<int>(s));
+    if (run.parallel.tensor_parallel > 1) m.communication += kBytes * tokens * run.model.hidden_size;
+    if (run.parallel.pipeline_parallel > 1) m.communication += 2 * kBytes * message(run);
+    stages.push_back(m);
+  }
+  return stages;
+}
+
+std::vector<StageTraffic> traffic_per_stage(const RunSpec& run) {
+  const std::int64_t tokens = run.batch.micro_batch_size * run.model.seq_length;
+  const std::int64_t micro_batches = run.batch.num_micro_batches, bytes = kBytes * message(run);
+  std::vector<StageTraffic> stages;
+  for (std::size_t s = 0; s < run.parallel.layers_per_stage.size(); ++s) {
+    const StageShape shape = shape_of(run, s);
+    const Traffic once = shape.forward_traffic(tokens, kBytes) + shape.backward_traffic(tokens, kBytes);
+    StageTraffic t;
+    t.tensor = micro_batches * (once.all_reduce + once.all_gather + once.reduce_scatter);
+    const int neighbours = (s > 0 ? 1 : 0) + (s + 1 < run.parallel.layers_per_stage.size() ? 1 : 0);
+    t.pipeline = neighbours * micro_batches * bytes;
+    t.data = all_reduce_traffic(kBytes * shape.parameters(), run.parallel.data_parallel).all_reduce;
+    stages.push_back(t);
+  }
+  return stages;
+}
+
+}  // namespace megatron::spec

@@ -25,10 +25,11 @@ HWY_INLINE V activate(V x, V& slope) {
     // ½·(1 + tanh u) = σ(2u)
     const V square = hn::Mul(x, x);
     const V u2 = hn::Mul(x, fma(square, set(0.0713548162726F), set(1.59576912161F)));
-    const V s = sigmoid(u2);
+    V rest;
+    const V s = sigmoid(u2, rest);
     if constexpr (kSlope) {
       const V du2 = fma(square, set(0.214064448818F), set(1.59576912161F));
-      slope = fma(hn::Mul(x, du2), hn::Mul(s, hn::Sub(set(1), s)), s);
+      slope = fma(hn::Mul(x, du2), hn::Mul(s, rest), s);
     }
     return hn::Mul(x, s);
   } else if constexpr (kKind == ActivationKind::gelu_erf) {
@@ -42,8 +43,9 @@ HWY_INLINE V activate(V x, V& slope) {
     if constexpr (kSlope) slope = hn::Add(positive, positive);
     return hn::Mul(positive, positive);
   } else {
-    const V s = sigmoid(x);
-    if constexpr (kSlope) slope = fma(hn::Mul(x, s), hn::Sub(set(1), s), s);
+    V rest;
+    const V s = sigmoid(x, rest);
+    if constexpr (kSlope) slope = fma(hn::Mul(x, s), rest, s);
     return hn::Mul(x, s);
   }
 }

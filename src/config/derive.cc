@@ -135,6 +135,16 @@ void derive_split(Draft& d, Derived& out) {
   }
 }
 
+void derive_experts(Draft& d, Derived& out) {
+  auto& moe = d.described.moe;
+  if (!moe.num_experts || d.run.model.num_layers == 0) return;
+  try {
+    moe.moe_layers = spec::parse_layer_pattern(moe.layer_freq, d.run.model.num_layers);
+  } catch (const ConfigError& error) {
+    out.pattern_problem = error.what();
+  }
+}
+
 void derive_batch(Draft& d) {
   auto& b = d.run.batch;
   const std::int64_t together = b.micro_batch_size * d.run.parallel.data_parallel;
@@ -165,6 +175,7 @@ Derived derive(Draft& d, std::optional<int> launcher_world_size) {
   derive_world(d, out, launcher_world_size);
   derive_vocabulary(d, out);
   derive_split(d, out);
+  derive_experts(d, out);
   derive_batch(d);
   derive_rest(d);
   return out;

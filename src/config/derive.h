@@ -14,7 +14,8 @@ inline constexpr std::int64_t kDefaultVocabulary = 50257;
 
 /// What could not be derived, for the rules; everything else of the draft is filled in as far as it goes.
 struct Derived {
-  std::string split_problem;  // why the layers cannot be split
+  std::string split_problem;    // why the layers cannot be split
+  std::string pattern_problem;  // what is wrong with --moe-layer-freq
   bool automatic_split = false;
   bool sequence_parallel_turned_off = false;
   bool default_vocabulary = false;

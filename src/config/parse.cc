@@ -38,6 +38,12 @@ std::string range_problem(const Option& option, const std::string& word) {
   return text;
 }
 
+/// "; use X", or "; leave it out".
+std::string advice(const std::string& instead) {
+  if (instead.empty()) return {};
+  return instead == "leave it out" ? "; leave it out" : "; use " + instead;
+}
+
 class Parser {
  public:
   Parser(std::span<const std::string> args, const ParseOptions& options) : options_(options) {
@@ -144,12 +150,10 @@ class Parser {
       const ForeignOption& option = *tables_.foreign.find(o.name);
       const std::string problem = check_foreign_values(option, o.words);
       if (!problem.empty()) error(o, problem);
-      if (option.kind == ForeignClass::removed)
-        error(o, str_cat(option.reason, option.instead.empty() ? "" : "; use " + option.instead));
+      if (option.kind == ForeignClass::removed) error(o, str_cat(o.name, " ", option.reason, advice(option.instead)));
       refused.erase(o.name);
       if (option.kind != ForeignClass::refused || is_harmless(option, o)) continue;
-      refused[o.name] =
-          str_cat(mention_of(o), ": ", option.reason, option.instead.empty() ? "" : "; use " + option.instead);
+      refused[o.name] = str_cat(mention_of(o), ": ", option.reason, advice(option.instead));
     }
     for (const auto& [name, line] : refused) findings_.not_built.push_back(line);
   }
@@ -166,6 +170,7 @@ class Parser {
       for (const Rule& rule : table()) rule.check(context);
     if (!derived.split_problem.empty())
       context.error({"--num-layers", "--pipeline-model-parallel-size"}, derived.split_problem);
+    if (!derived.pattern_problem.empty()) context.error({"--moe-layer-freq"}, derived.pattern_problem);
     if (derived.activation_conflict)
       findings_.errors.push_back(
           "--swiglu, --geglu, --squared-relu, --openai-gelu, --activation-func: only one activation at a time");
@@ -195,8 +200,7 @@ class Parser {
       if (option.show(draft_) == option.show(fresh)) continue;
       const auto bar = option.not_built.find(" | ");
       findings_.not_built.push_back(str_cat(mention_of(*context.occurrence(option.name)), ": ",
-                                            option.not_built.substr(0, bar), "; use ",
-                                            option.not_built.substr(bar + 3)));
+                                            option.not_built.substr(0, bar), advice(option.not_built.substr(bar + 3))));
     }
     for (const auto& [name, line] : unbuilt_choices_) findings_.not_built.push_back(line);
   }

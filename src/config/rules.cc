@@ -48,6 +48,10 @@ void RuleContext::error(std::initializer_list<std::string_view> names, const std
   findings_.errors.push_back(str_cat(mention(names), ": ", text));
 }
 
+void RuleContext::required(std::string_view name, const std::string& why) {
+  findings_.errors.push_back(str_cat(name, " is required", why.empty() ? "" : ": ", why));
+}
+
 void RuleContext::not_built(std::initializer_list<std::string_view> names, const std::string& text) {
   findings_.not_built.push_back(str_cat(mention(names), ": ", text));
 }

@@ -39,6 +39,11 @@ class RuleContext {
 
   /// "--a 1 (run.yaml:2), --b 2 (default): text"
   void error(std::initializer_list<std::string_view> names, const std::string& text);
+  /// "--a and --b exclude each other", with their values before it.
+  void exclusive(std::string_view a, std::string_view b) {
+    error({a, b}, str_cat(a, " and ", b, " exclude each other"));
+  }
+  void required(std::string_view name, const std::string& why = {});
   void not_built(std::initializer_list<std::string_view> names, const std::string& text);
   void notice(const std::string& text) { findings_.notices.push_back(text); }
 

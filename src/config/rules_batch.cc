@@ -10,11 +10,11 @@ void batch(RuleContext& c) {
   const std::int64_t dp = c.run().parallel.data_parallel, step = b.micro_batch_size * dp;
   if (c.mode() == ParseMode::layout) return;
   if (b.micro_batch_size == 0) {
-    c.error({"--micro-batch-size"}, "is required");
+    c.required("--micro-batch-size");
     return;
   }
   if (c.given("--step-batch-size-schedule") && c.given("--global-batch-size"))
-    c.error({"--step-batch-size-schedule", "--global-batch-size"}, "exclude each other");
+    c.exclusive("--step-batch-size-schedule", "--global-batch-size");
   if (step == 0 || b.global_batch_size % step == 0) return;
   if (c.switches().decrease_batch_size_if_needed) {
     c.not_built({"--decrease-batch-size-if-needed", "--global-batch-size"},
@@ -44,18 +44,17 @@ void evaluation(RuleContext& c) {
 void length(RuleContext& c) {
   const auto& o = c.run().optimizer;
   const bool iters = c.given("--train-iters"), samples = c.given("--train-samples");
-  auto exclude = [&c](std::string_view a, std::string_view b) { c.error({a, b}, "exclude each other"); };
-  if (iters && samples) exclude("--train-iters", "--train-samples");
+  if (iters && samples) c.exclusive("--train-iters", "--train-samples");
   if (iters) {
     for (std::string_view name : {"--lr-decay-samples", "--lr-wsd-decay-samples"})
-      if (c.given(name)) exclude("--train-iters", name);
-    if (o.lr_warmup_samples > 0) exclude("--train-iters", "--lr-warmup-samples");
+      if (c.given(name)) c.exclusive("--train-iters", name);
+    if (o.lr_warmup_samples > 0) c.exclusive("--train-iters", "--lr-warmup-samples");
   } else if (samples) {
     for (std::string_view name : {"--lr-decay-iters", "--lr-wsd-decay-iters"})
-      if (c.given(name)) exclude("--train-samples", name);
-    if (o.lr_warmup_iters > 0) exclude("--train-samples", "--lr-warmup-iters");
+      if (c.given(name)) c.exclusive("--train-samples", name);
+    if (o.lr_warmup_iters > 0) c.exclusive("--train-samples", "--lr-warmup-iters");
   } else if (c.mode() == ParseMode::train && !c.run().batch.skip_train) {
-    c.error({"--train-iters"}, "is required: the length of the run");
+    c.required("--train-iters", "the length of the run");
   } else if (c.mode() == ParseMode::validate) {
     c.notice("no length: training needs --train-iters or --train-samples");
   }

@@ -20,10 +20,9 @@ void sources(RuleContext& c) {
             "more than one data source among --mock-data, --data-path and the per-split paths");
   }
   if (count == 0 && c.mode() == ParseMode::validate) c.notice("no data: training needs --data-path or --mock-data");
-  if (count == 0 && c.mode() == ParseMode::train)
-    c.error({"--data-path"}, "is required: --data-path PREFIX, or --mock-data");
+  if (count == 0 && c.mode() == ParseMode::train) c.required("--data-path", "--data-path PREFIX, or --mock-data");
   if (c.mode() == ParseMode::train && !d.mock_data && count > 0 && d.tokenizer_type.empty() && !c.given("--vocab-size"))
-    c.error({"--tokenizer-type"}, "is required: how the data became tokens (ByteLevel, or NullTokenizer --vocab-size)");
+    c.required("--tokenizer-type", "how the data became tokens (ByteLevel, or NullTokenizer --vocab-size)");
 }
 
 std::string trim(const std::string& text) {

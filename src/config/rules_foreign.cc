@@ -6,8 +6,7 @@ namespace {
 void determinism(RuleContext& c) {
   if (!c.given("--deterministic-mode")) return;
   for (std::string_view name : {"--tp-comm-overlap", "--cross-entropy-loss-fusion"})
-    if (c.given(name))
-      c.error({"--deterministic-mode", name}, str_cat("--deterministic-mode and ", name, " exclude each other"));
+    if (c.given(name)) c.exclusive("--deterministic-mode", name);
 }
 
 void overlap(RuleContext& c) {
@@ -39,19 +38,20 @@ void recompute(RuleContext& c) {
             "needs --recompute-granularity full and a tensor parallel size above 1");
 }
 
+void families(RuleContext& c) {
+  for (std::string_view name : {"--decoder-num-layers", "--decoder-seq-length"})
+    if (c.given(name)) c.error({name}, "belongs to a t5 model, not a decoder-only Transformer");
+}
+
 void formats(RuleContext& c) {
-  if (c.given("--fp8-format") && c.given("--fp4-format"))
-    c.error({"--fp8-format", "--fp4-format"}, "exclude each other");
+  if (c.given("--fp8-format") && c.given("--fp4-format")) c.exclusive("--fp8-format", "--fp4-format");
 }
 
 }  // namespace
 
 std::vector<Rule> foreign_rules() {
-  return {{"determinism", determinism},
-          {"overlap", overlap},
-          {"fused loss", fused_loss},
-          {"recompute", recompute},
-          {"formats", formats}};
+  return {{"determinism", determinism}, {"overlap", overlap},   {"fused loss", fused_loss},
+          {"recompute", recompute},     {"families", families}, {"formats", formats}};
 }
 
 }  // namespace megatron::config

@@ -6,14 +6,13 @@ namespace {
 
 void required(RuleContext& c) {
   const auto& m = c.run().model;
-  if (m.num_layers == 0) c.error({"--num-layers"}, "is required");
-  if (m.hidden_size == 0) c.error({"--hidden-size"}, "is required");
-  if (m.num_attention_heads == 0) c.error({"--num-attention-heads"}, "is required");
-  if (m.seq_length == 0) c.error({"--seq-length"}, "is required");
+  if (m.num_layers == 0) c.required("--num-layers");
+  if (m.hidden_size == 0) c.required("--hidden-size");
+  if (m.num_attention_heads == 0) c.required("--num-attention-heads");
+  if (m.seq_length == 0) c.required("--seq-length");
   if (m.max_position_embeddings == 0)
-    c.error({"--max-position-embeddings"}, "is required (--seq-length gives it where it is not set)");
-  if (c.given("--encoder-num-layers") && c.given("--num-layers"))
-    c.error({"--encoder-num-layers", "--num-layers"}, "exclude each other");
+    c.required("--max-position-embeddings", "--seq-length gives it where it is not set");
+  if (c.given("--encoder-num-layers") && c.given("--num-layers")) c.exclusive("--encoder-num-layers", "--num-layers");
 }
 
 void heads(RuleContext& c) {
@@ -68,7 +67,8 @@ void positions(RuleContext& c) {
   if (!c.switches().add_position_embedding && !rope)
     c.error({"--no-position-embedding"}, "is only for rope; use --position-embedding-type none");
   if (c.given("--rope-scaling-factor") && !c.switches().use_rope_scaling)
-    c.error({"--rope-scaling-factor"}, "needs its switch --use-rope-scaling");
+    c.not_built({"--rope-scaling-factor"},
+                "Megatron ignores it without its switch --use-rope-scaling; give both or none");
   if (!rope) {
     for (std::string_view name : {"--rotary-interleaved", "--use-rope-scaling"})
       if (c.given(name) && kind != nullptr) c.error({name, kind->name}, "is only for rope");

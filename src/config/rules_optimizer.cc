@@ -6,7 +6,7 @@ namespace {
 void learning_rate(RuleContext& c) {
   const auto& o = c.run().optimizer;
   if (!o.lr) {
-    if (c.mode() == ParseMode::train && !c.run().batch.skip_train) c.error({"--lr"}, "is required");
+    if (c.mode() == ParseMode::train && !c.run().batch.skip_train) c.required("--lr");
     if (c.mode() == ParseMode::validate) c.notice("no learning rate: training needs --lr");
     return;
   }
@@ -18,8 +18,7 @@ void warmup(RuleContext& c) {
   const auto& o = c.run().optimizer;
   const auto& b = c.run().batch;
   if (o.lr_warmup_fraction && (o.lr_warmup_iters > 0 || o.lr_warmup_samples > 0))
-    c.error({"--lr-warmup-fraction", o.lr_warmup_iters > 0 ? "--lr-warmup-iters" : "--lr-warmup-samples"},
-            "exclude each other");
+    c.exclusive("--lr-warmup-fraction", o.lr_warmup_iters > 0 ? "--lr-warmup-iters" : "--lr-warmup-samples");
   if (o.lr_warmup_fraction && *o.lr_warmup_fraction >= 1)
     c.error({"--lr-warmup-fraction"}, "must be below 1: the warm-up must end before the decay does");
   const bool by_samples = b.train_samples.has_value();
@@ -55,7 +54,7 @@ void wsd(RuleContext& c) {
 void schedule_on_resume(RuleContext& c) {
   const auto& o = c.run().optimizer;
   if (o.override_opt_param_scheduler && o.use_checkpoint_opt_param_scheduler)
-    c.error({"--override-opt_param-scheduler", "--use-checkpoint-opt_param-scheduler"}, "exclude each other");
+    c.exclusive("--override-opt_param-scheduler", "--use-checkpoint-opt_param-scheduler");
 }
 
 void adam(RuleContext& c) {
@@ -66,7 +65,7 @@ void adam(RuleContext& c) {
 
 void precision(RuleContext& c) {
   const bool bf16 = c.switches().bf16, fp16 = c.switches().fp16;
-  if (bf16 && fp16) c.error({"--bf16", "--fp16"}, "exclude each other");
+  if (bf16 && fp16) c.exclusive("--bf16", "--fp16");
   if (bf16 || fp16) c.notice(str_cat(bf16 ? "--bf16" : "--fp16", ": this version computes in float32"));
 }
 

@@ -16,6 +16,11 @@ void world(RuleContext& c) {
                     "; nearest: ", nearest_multiples(p.world_size, product)));
 }
 
+void backend(RuleContext& c) {
+  if (c.switches().distributed_backend == "mpi")
+    c.notice("--distributed-backend mpi: mpirun or srun must start the run; Megatron's own values are nccl, gloo");
+}
+
 void sequence_parallel(RuleContext& c) {
   const auto& p = c.run().parallel;
   const std::int64_t cut = std::int64_t{p.tensor_parallel} * p.context_parallel, length = c.run().model.seq_length;
@@ -46,8 +51,7 @@ void uneven_split(RuleContext& c) {
 void interleaving(RuleContext& c) {
   const auto& i = c.draft().described.interleaving;
   if (i.layers_per_virtual_stage && i.virtual_stages_per_rank)
-    c.error({"--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"},
-            "exclude each other");
+    c.exclusive("--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank");
   if (!c.draft().described.virtual_pipeline_size) return;
   const int stages = c.run().parallel.pipeline_parallel;
   if (stages == 1)
@@ -73,7 +77,8 @@ void experts(RuleContext& c) {
     c.error({"--num-experts", "--expert-model-parallel-size"},
             str_cat(*d.num_experts, " experts do not divide over ", p.expert_parallel,
                     " ranks; nearest: ", nearest_divisors(p.expert_parallel, *d.num_experts)));
-  if (d.router_topk == 1 && d.router_score_function == "softmax" && !d.router_pre_softmax)
+  const bool sinkhorn = c.word("--moe-router-load-balancing-type") == "sinkhorn";
+  if (d.router_topk == 1 && d.router_score_function == "softmax" && !d.router_pre_softmax && !sinkhorn)
     c.error({"--moe-router-topk"}, "top-k 1 with softmax scores needs --moe-router-pre-softmax");
   if (d.router_topk > *d.num_experts)
     c.error({"--moe-router-topk", "--num-experts"}, str_cat("only ", *d.num_experts, " experts to choose from"));
@@ -95,8 +100,13 @@ void context(RuleContext& c) {
 }  // namespace
 
 std::vector<Rule> parallel_rules() {
-  return {{"world", world},         {"sequence parallel", sequence_parallel}, {"layer split", layer_split},
-          {"uneven", uneven_split}, {"interleaving", interleaving},           {"experts", experts},
+  return {{"world", world},
+          {"backend", backend},
+          {"sequence parallel", sequence_parallel},
+          {"layer split", layer_split},
+          {"uneven", uneven_split},
+          {"interleaving", interleaving},
+          {"experts", experts},
           {"context", context}};
 }
 

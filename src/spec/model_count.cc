@@ -68,7 +68,7 @@ bool has_experts(const DescribedSpec& d, std::int64_t layer) {
 
 std::int64_t experts(const ModelSpec& m, const MoeDescription& d) {
   const std::int64_t ffn = d.ffn_hidden_size.value_or(m.ffn_hidden_size), count = *d.num_experts;
-  std::int64_t sum = count * m.hidden_size;
+  std::int64_t sum = linear(count, m.hidden_size, m.add_bias_linear);  // router
   if (d.latent_size) {
     ModelSpec inside = m;
     inside.hidden_size = *d.latent_size;

@@ -74,8 +74,9 @@ void GradBuffer::lay_out(std::int64_t bucket_size) {
     MEGATRON_CHECK(slots_.emplace(&parameter, Slot{end, buckets_.size() - 1, 0}).second, parameter.name,
                    " is listed twice");
     ++buckets_.back().num_parameters;
+    const std::int64_t used = end + parameter.value.numel() - buckets_.back().begin;  // without the gap behind it
     end = align_up(end + parameter.value.numel());
-    open = !has_own_bucket(parameter) && end - buckets_.back().begin < bucket_size;
+    open = !has_own_bucket(parameter) && used < bucket_size;
   }
   close();
   if (parameters_.empty()) return;

@@ -1,0 +1,275 @@
+#include "optim/grad_buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "made_parameter.h"
+#include "support/run_ranks.h"
+
+namespace megatron::optim {
+namespace {
+
+using testing::make_parallel;
+using testing::run_mesh;
+
+/// Parameters that live on, in forward order.
+struct Made {
+  std::vector<std::unique_ptr<nn::Parameter>> owner;
+  std::vector<nn::Parameter*> all;
+  nn::Parameter& add(std::unique_ptr<nn::Parameter> parameter) {
+    owner.push_back(std::move(parameter));
+    all.push_back(owner.back().get());
+    return *owner.back();
+  }
+};
+
+Made matrices(kernels::Executor& exec, int count, std::int64_t numel) {
+  Made made;
+  for (int i = 0; i < count; ++i) made.add(made_parameter(exec, str_cat("w", i), 1, numel));
+  return made;
+}
+
+std::string ranges(const GradBuffer& buffer) {
+  std::string text;
+  for (std::int64_t i = 0; i < buffer.num_buckets(); ++i)
+    text += str_cat(i == 0 ? "" : " ", buffer.bucket_range(i).first, "-", buffer.bucket_range(i).second);
+  return text;
+}
+
+/// Ten matrices of 95·95 elements, as the reference lays them out.
+TEST(GradBuffer, BucketsOfMegatron) {
+  run_mesh(make_parallel(1), [](mesh::Rank& rank) {
+    const Made made = matrices(rank.exec, 10, 9025);
+    const GradBuffer each(rank, made.all, 9000);
+    EXPECT_EQ(each.num_buckets(), 10);
+    EXPECT_EQ(each.num_elements(), 90880);
+    for (std::int64_t i = 0; i < 10; ++i) {
+      EXPECT_EQ(each.bucket_range(i), (std::pair<std::int64_t, std::int64_t>{9088 * i, 9088 * (i + 1)}));
+      EXPECT_EQ(made.all[static_cast<std::size_t>(9 - i)]->main_grad.offset(), 9088 * i);
+    }
+    EXPECT_EQ(ranges(GradBuffer(rank, made.all, 18050)), "0-18176 18176-36352 36352-54528 54528-72704 72704-90880");
+    EXPECT_EQ(ranges(GradBuffer(rank, made.all, std::nullopt)), "0-90880");
+    EXPECT_EQ(ranges(GradBuffer(rank, {}, std::nullopt)), "");
+  });
+}
+
+TEST(GradBuffer, TiedUsesHaveBucketsOfTheirOwn) {
+  run_mesh(make_parallel(1), [](mesh::Rank& rank) {
+    Made made;
+    made.add(made_parameter(rank.exec, "table", 2, 50)).shared_embedding = true;
+    made.add(made_parameter(rank.exec, "a", 1, 64));
+    made.add(made_parameter(rank.exec, "b", 1, 10));
+    made.add(made_parameter(rank.exec, "table", 2, 50)).tied_use = true;
+    EXPECT_EQ(ranges(GradBuffer(rank, made.all, std::nullopt)), "0-128 128-256 256-384");
+  });
+}
+
+TEST(GradBuffer, MicroBatchesAddUpAndStepsStartFromZero) {
+  run_mesh(make_parallel(1), [](mesh::Rank& rank) {
+    const Made made = matrices(rank.exec, 2, 3);
+    GradBuffer buffer(rank, made.all, std::nullopt);
+    for (int step = 0; step < 2; ++step) {
+      buffer.start_step(2);
+      for (int i = 0; i < 2; ++i)
+        for (nn::Parameter* p : made.all) {
+          p->main_grad.data<float>()[1] += 1.5F;
+          buffer.grad_ready(*p);
+        }
+      buffer.finish_step();
+      for (nn::Parameter* p : made.all) EXPECT_EQ(values_of(p->main_grad), (std::vector<float>{0.0F, 3.0F, 0.0F}));
+    }
+  });
+}
+
+TEST(GradBuffer, MissingAndSurplusReportsAreNamed) {
+  run_mesh(make_parallel(1), [](mesh::Rank& rank) {
+    const Made made = matrices(rank.exec, 2, 3);
+    GradBuffer buffer(rank, made.all, std::nullopt);
+    const auto message = [](const std::function<void()>& fn) -> std::string {
+      try {
+        fn();
+      } catch (const Error& error) {
+        return error.what();
+      }
+      return "";
+    };
+    buffer.start_step(1);
+    buffer.grad_ready(*made.all[0]);
+    EXPECT_NE(message([&] { buffer.finish_step(); }).find("w1"), std::string::npos);
+    EXPECT_NE(message([&] { buffer.grad_ready(*made.all[0]); }).find("w0"), std::string::npos);
+    nn::Parameter stranger;
+    stranger.name = "stranger";
+    EXPECT_NE(message([&] { buffer.grad_ready(stranger); }).find("stranger"), std::string::npos);
+  });
+}
+
+/// The canonical tree, written down for up to four ranks.
+float tree(const std::vector<float>& v) {
+  switch (v.size()) {
+    case 1:
+      return v[0];
+    case 2:
+      return v[0] + v[1];
+    case 3:
+      return (v[0] + v[1]) + v[2];
+    default:
+      return (v[0] + v[1]) + (v[2] + v[3]);
+  }
+}
+
+/// Ranks finish their gradients in different orders; buckets still go out in one order and sums have the tree's bits.
+TEST(GradBuffer, DataParallelSums) {
+  for (const int dp : {2, 3, 4}) {
+    run_mesh(
+        make_parallel(1, 1, dp),
+        [dp](mesh::Rank& rank) {
+          const Made made = matrices(rank.exec, 5, 70);
+          GradBuffer buffer(rank, made.all, 64);
+          EXPECT_EQ(buffer.num_buckets(), 5);
+          const auto value = [](int r, std::size_t p, std::int64_t e) {
+            return made_value(r * 1000 + static_cast<std::int64_t>(p) * 100 + e);
+          };
+          for (int step = 0; step < 3; ++step) {
+            buffer.start_step(1);
+            for (std::size_t k = 0; k < made.all.size(); ++k) {
+              const std::size_t p = (k + static_cast<std::size_t>(rank.mesh.rank + step)) % made.all.size();
+              for (std::int64_t e = 0; e < 70; ++e)
+                made.all[p]->main_grad.data<float>()[e] += value(rank.mesh.rank, p, e);
+              buffer.grad_ready(*made.all[p]);
+            }
+            buffer.finish_step();
+            for (std::size_t p = 0; p < made.all.size(); ++p)
+              for (std::int64_t e = 0; e < 70; ++e) {
+                std::vector<float> parts;
+                for (int r = 0; r < dp; ++r) parts.push_back(value(r, p, e));
+                ASSERT_EQ(made.all[p]->main_grad.data<float>()[e], tree(parts)) << "element " << e;
+              }
+          }
+        },
+        1, /*perturb_seed=*/7);
+  }
+}
+
+TEST(GradBuffer, TensorParallelSums) {
+  constexpr int kTp = 4;
+  run_mesh(make_parallel(kTp), [](mesh::Rank& rank) {
+    const int r = rank.mesh.tp.rank();
+    Made made;
+    auto& shard = made.add(made_parameter(rank.exec, "shard", spec::row_shard(2, 8, 8, 3, r, kTp)));
+    auto& norm = made.add(made_parameter(rank.exec, "norm", spec::replicated(1, 5, 1, r)));
+    norm.grad_reduction = nn::GradReduction::tensor_parallel;
+    auto& bias = made.add(made_parameter(rank.exec, "bias", spec::replicated(1, 7, 1, r)));
+    bias.grad_reduction = nn::GradReduction::tensor_parallel;
+    GradBuffer buffer(rank, made.all, std::nullopt);
+    buffer.start_step(1);
+    for (nn::Parameter* p : made.all) {
+      for (std::int64_t e = 0; e < p->main_grad.numel(); ++e) p->main_grad.data<float>()[e] = made_value(100 * r + e);
+      buffer.grad_ready(*p);
+    }
+    buffer.finish_step();
+    for (std::int64_t e = 0; e < shard.main_grad.numel(); ++e)
+      EXPECT_EQ(shard.main_grad.data<float>()[e], made_value(100 * r + e));
+    for (const nn::Parameter* p : {&norm, &bias})
+      for (std::int64_t e = 0; e < p->main_grad.numel(); ++e)
+        EXPECT_EQ(p->main_grad.data<float>()[e],
+                  tree({made_value(e), made_value(100 + e), made_value(200 + e), made_value(300 + e)}));
+    EXPECT_EQ(rank.context.traffic().bytes["tp"]["all_reduce"], 2 * 3 * 12 * 4 / 4);  // one operation of 12 elements
+  });
+}
+
+/// Key and value rows that two or four ranks hold are summed over just these ranks; query rows are left alone.
+TEST(GradBuffer, SharedKeyValueRows) {
+  for (const int groups : {1, 2}) {
+    constexpr int kTp = 4;
+    constexpr std::int64_t kHeads = 8, kHeadSize = 3;
+    for (const std::int64_t cols : {0, 5}) {
+      run_mesh(make_parallel(kTp), [&](mesh::Rank& rank) {
+        const int r = rank.mesh.tp.rank();
+        const int dims = cols == 0 ? 1 : 2;
+        const std::int64_t width = std::max<std::int64_t>(cols, 1);
+        const spec::Sharding sharding = spec::qkv_shard(dims, kHeads, groups, kHeadSize, width, r, kTp);
+        Made made;
+        made.add(made_parameter(rank.exec, "qkv", sharding)).grad_reduction = nn::GradReduction::shared_kv_rows;
+        GradBuffer buffer(rank, made.all, std::nullopt);
+        buffer.start_step(1);
+        float* grad = made.all[0]->main_grad.data<float>();
+        const std::int64_t n = made.all[0]->main_grad.numel();
+        for (std::int64_t e = 0; e < n; ++e) grad[e] = made_value(1000 * r + e);
+        buffer.grad_ready(*made.all[0]);
+        buffer.finish_step();
+        const std::int64_t query = kHeads / kTp * kHeadSize * width;
+        for (std::int64_t e = 0; e < query; ++e) EXPECT_EQ(grad[e], made_value(1000 * r + e));
+        const int sharers = kTp / groups, first = r / sharers * sharers;
+        for (std::int64_t e = query; e < n; ++e) {
+          std::vector<float> parts;
+          for (int s = first; s < first + sharers; ++s) parts.push_back(made_value(1000 * s + e));
+          EXPECT_EQ(grad[e], tree(parts)) << groups << " groups, element " << e;
+        }
+      });
+    }
+  }
+}
+
+/// Both uses of a tied table on one stage and on two: the same sum, in the same bits.
+TEST(GradBuffer, TiedTable) {
+  const auto lookup = [](std::int64_t e) { return made_value(e); };
+  const auto head = [](std::int64_t e) { return made_value(5000 + e); };
+  std::vector<float> together;
+  run_mesh(make_parallel(1), [&](mesh::Rank& rank) {
+    Made made;
+    auto& table = made.add(made_parameter(rank.exec, "table", 6, 7));
+    table.shared_embedding = true;
+    auto& use = made.add(made_parameter(rank.exec, "table", 6, 7));
+    use.tied_use = true;
+    GradBuffer buffer(rank, made.all, std::nullopt);
+    buffer.start_step(1);
+    for (std::int64_t e = 0; e < 42; ++e) {
+      use.main_grad.data<float>()[e] = head(e);
+      table.main_grad.data<float>()[e] = lookup(e);
+    }
+    buffer.grad_ready(use);
+    buffer.grad_ready(table);
+    buffer.finish_step();
+    together = values_of(table.main_grad);
+    for (std::int64_t e = 0; e < 42; ++e) EXPECT_EQ(together[static_cast<std::size_t>(e)], lookup(e) + head(e));
+  });
+  run_mesh(make_parallel(1, 3), [&](mesh::Rank& rank) {
+    Made made;
+    if (rank.mesh.is_first_stage())
+      made.add(made_parameter(rank.exec, "table", 6, 7)).shared_embedding = true;
+    else
+      made.add(made_parameter(rank.exec, "other", 2, 2));
+    if (rank.mesh.is_last_stage()) made.add(made_parameter(rank.exec, "table", 6, 7)).tied_use = true;
+    GradBuffer buffer(rank, made.all, std::nullopt);
+    buffer.start_step(1);
+    for (nn::Parameter* p : made.all) {
+      for (std::int64_t e = 0; e < p->main_grad.numel(); ++e)
+        p->main_grad.data<float>()[e] = rank.mesh.is_first_stage() ? lookup(e) : head(e);
+      buffer.grad_ready(*p);
+    }
+    buffer.finish_step();
+    for (nn::Parameter* p : made.all)
+      if (p->name == "table") EXPECT_EQ(values_of(p->main_grad), together);
+  });
+}
+
+TEST(GradBuffer, CountsBytesOnMeta) {
+  testing::run_meta(make_parallel(2, 1, 4), 3, [](mesh::Rank& rank) {
+    Made made;
+    made.add(made_parameter(rank.exec, "norm", spec::replicated(1, 100, 1, 1))).grad_reduction =
+        nn::GradReduction::tensor_parallel;
+    made.add(made_parameter(rank.exec, "w", 10, 10));
+    GradBuffer buffer(rank, made.all, std::nullopt);
+    buffer.start_step(1);
+    for (nn::Parameter* p : made.all) buffer.grad_ready(*p);
+    buffer.finish_step();
+    EXPECT_EQ(rank.context.traffic().bytes["dp"]["all_reduce"], 2 * 3 * 256 * 4 / 4);
+    EXPECT_EQ(rank.context.traffic().bytes["tp"]["all_reduce"], 2 * 1 * 100 * 4 / 2);
+    EXPECT_EQ(rank.exec.allocator().tracker().live(MemoryKind::gradient), 256 * 4);
+  });
+}
+
+}  // namespace
+}  // namespace megatron::optim

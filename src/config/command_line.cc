@@ -1,13 +1,14 @@
 #include <algorithm>
 
 #include "config/input.h"
-#include "config/text_value.h"
 
 namespace megatron::config {
 namespace {
 
+/// A dash and a digit or a point begin a value: no option does.
 bool is_option(const std::string& word) {
-  return word.size() > 1 && word[0] == '-' && !looks_like_negative_number(word) && word.find(' ') == std::string::npos;
+  return word.size() > 1 && word[0] == '-' && std::string_view("0123456789.").find(word[1]) == std::string_view::npos &&
+         word.find(' ') == std::string::npos;
 }
 
 /// Walks over the words of a command line.

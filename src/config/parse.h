@@ -37,6 +37,10 @@ ParsedRun parse_run(std::span<const std::string> args, const ParseOptions& optio
 inline ParsedRun parse_run(std::span<const std::string> args, ParseMode mode) {
   return parse_run(args, {mode, {}, {}});
 }
+/// Fills in what follows from a run whose model came from elsewhere (a checkpoint, another program's file): data
+/// parallel size, padded vocabulary, layers of each stage, micro-batches. `parallel.world_size` 0 is unset. Returns
+/// what is wrong, one line each.
+std::vector<std::string> complete_run(spec::RunSpec& run, std::optional<int> launcher_world_size = {});
 /// Throws ConfigError with all errors and everything not built, one a line, unless the run was accepted and no word is
 /// left over.
 void require_accepted(const ParsedRun& run);

@@ -49,6 +49,7 @@ void RuleContext::error(std::initializer_list<std::string_view> names, const std
 }
 
 void RuleContext::required(std::string_view name, const std::string& why) {
+  if (given(name)) return;  // with a value that was refused
   findings_.errors.push_back(str_cat(name, " is required", why.empty() ? "" : ": ", why));
 }
 

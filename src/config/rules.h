@@ -43,6 +43,7 @@ class RuleContext {
   void exclusive(std::string_view a, std::string_view b) {
     error({a, b}, str_cat(a, " and ", b, " exclude each other"));
   }
+  /// Reports an option that was not given.
   void required(std::string_view name, const std::string& why = {});
   void not_built(std::initializer_list<std::string_view> names, const std::string& text);
   void notice(const std::string& text) { findings_.notices.push_back(text); }

@@ -6,13 +6,14 @@ namespace {
 
 void required(RuleContext& c) {
   const auto& m = c.run().model;
+  if (c.given("--encoder-num-layers") && c.given("--num-layers")) c.exclusive("--encoder-num-layers", "--num-layers");
+  if (c.mode() == ParseMode::layout) return;
   if (m.num_layers == 0) c.required("--num-layers");
   if (m.hidden_size == 0) c.required("--hidden-size");
   if (m.num_attention_heads == 0) c.required("--num-attention-heads");
   if (m.seq_length == 0) c.required("--seq-length");
   if (m.max_position_embeddings == 0)
     c.required("--max-position-embeddings", "--seq-length gives it where it is not set");
-  if (c.given("--encoder-num-layers") && c.given("--num-layers")) c.exclusive("--encoder-num-layers", "--num-layers");
 }
 
 void heads(RuleContext& c) {

@@ -54,10 +54,6 @@ std::optional<bool> parse_truth(std::string_view text) {
   return std::nullopt;
 }
 
-bool looks_like_negative_number(std::string_view word) {
-  return word.size() > 1 && word[0] == '-' && word[1] != '-' && parse_real(word).has_value();
-}
-
 std::string format_real(double value) {
   char buffer[32];
   const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);

@@ -14,8 +14,6 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_real(std::string_view text);
 /// true, false, yes, no, on, off in any case.
 std::optional<bool> parse_truth(std::string_view text);
-/// "-3", "-1e-4": a word that starts with a dash and is a value all the same.
-bool looks_like_negative_number(std::string_view word);
 /// The shortest text that reads back as the same number: "0.1", "1e-05".
 std::string format_real(double value);
 

@@ -88,6 +88,9 @@ struct BadToken {
 };
 std::optional<BadToken> find_bad_token(const IndexedDataset& dataset, std::int64_t vocab_size, int num_threads);
 
+/// Appends `tokens` to `out` in the file's form. Throws Error for an id that the type cannot hold.
+void append_encoded(std::span<const std::int64_t> tokens, TokenType type, std::vector<std::byte>& out);
+
 /// Writer: constant memory (lengths and boundaries wait in a file of their own). All files have temporary names until
 /// `finish`, which syncs them to disk and renames them; without it the destructor removes them.
 class IndexedDatasetWriter {
@@ -106,8 +109,13 @@ class IndexedDatasetWriter {
   void end_document();
   /// Appends a whole data set of the same token type.
   void add_dataset(const IndexedDataset& other);
-  /// Writes the index, syncs and renames. Nothing may be added afterwards.
-  void finish();
+  /// Writes the index and syncs; nothing may be added afterwards. `publish` then renames.
+  void seal();
+  void publish();
+  void finish() {
+    seal();
+    publish();
+  }
 
   std::int64_t num_sequences() const { return num_sequences_; }
   std::int64_t num_tokens() const { return num_tokens_; }
@@ -119,7 +127,7 @@ class IndexedDatasetWriter {
   std::string prefix_;
   TokenType type_;
   bool multimodal_;
-  bool finished_ = false;
+  bool sealed_ = false;
   std::int64_t num_sequences_ = 0, num_tokens_ = 0, num_boundaries_ = 1;
   OutputFile bin_, idx_, lengths_, boundaries_, modes_;
   std::vector<std::byte> scratch_;

@@ -9,16 +9,20 @@ namespace {
 
 template <typename T>
 void narrow(std::span<const std::int64_t> tokens, TokenType type, std::vector<std::byte>& out) {
-  out.resize(tokens.size() * sizeof(T));
+  const std::size_t start = out.size();
+  out.resize(start + tokens.size() * sizeof(T));
+  std::byte* to = out.data() + start;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto value = static_cast<T>(tokens[i]);
     if (static_cast<std::int64_t>(value) != tokens[i])
       throw Error(str_cat("token id ", tokens[i], " does not fit into ", token_type_name(type)));
-    std::memcpy(out.data() + i * sizeof(T), &value, sizeof(T));
+    std::memcpy(to + i * sizeof(T), &value, sizeof(T));
   }
 }
 
-void encode_tokens(std::span<const std::int64_t> tokens, TokenType type, std::vector<std::byte>& out) {
+}  // namespace
+
+void append_encoded(std::span<const std::int64_t> tokens, TokenType type, std::vector<std::byte>& out) {
   switch (type) {
     case TokenType::uint8:
       return narrow<std::uint8_t>(tokens, type, out);
@@ -39,8 +43,6 @@ void encode_tokens(std::span<const std::int64_t> tokens, TokenType type, std::ve
   MEGATRON_CHECK(false, "token ids cannot be written as ", token_type_name(type));
 }
 
-}  // namespace
-
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type, bool multimodal)
     : prefix_(prefix),
       type_(type),
@@ -56,7 +58,7 @@ IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType 
 IndexedDatasetWriter::~IndexedDatasetWriter() = default;
 
 void IndexedDatasetWriter::count_sequence(std::int64_t length, std::int8_t mode) {
-  MEGATRON_CHECK(!finished_, prefix_, ": is finished");
+  MEGATRON_CHECK(!sealed_, prefix_, ": is sealed");
   if (length > std::numeric_limits<std::int32_t>::max())
     throw Error(str_cat("a sequence of ", length, " tokens is longer than the format's limit of 2^31 − 1"));
   lengths_.write_value(static_cast<std::int32_t>(length));
@@ -66,7 +68,8 @@ void IndexedDatasetWriter::count_sequence(std::int64_t length, std::int8_t mode)
 }
 
 void IndexedDatasetWriter::add_sequence(std::span<const std::int64_t> tokens, std::int8_t mode) {
-  encode_tokens(tokens, type_, scratch_);
+  scratch_.clear();
+  append_encoded(tokens, type_, scratch_);
   count_sequence(static_cast<std::int64_t>(tokens.size()), mode);
   bin_.write(scratch_);
 }
@@ -79,7 +82,7 @@ void IndexedDatasetWriter::add_encoded_sequence(std::span<const std::byte> bytes
 }
 
 void IndexedDatasetWriter::end_document() {
-  MEGATRON_CHECK(!finished_, prefix_, ": is finished");
+  MEGATRON_CHECK(!sealed_, prefix_, ": is sealed");
   boundaries_.write_value(num_sequences_);
   ++num_boundaries_;
 }
@@ -122,16 +125,20 @@ void IndexedDatasetWriter::write_index() {
   modes_.read_back(copy);
 }
 
-void IndexedDatasetWriter::finish() {
-  MEGATRON_CHECK(!finished_, prefix_, ": is finished");
+void IndexedDatasetWriter::seal() {
+  MEGATRON_CHECK(!sealed_, prefix_, ": is sealed");
   write_index();
   bin_.sync();
   idx_.sync();
+  sealed_ = true;
+}
+
+void IndexedDatasetWriter::publish() {
+  MEGATRON_CHECK(sealed_, prefix_, ": is not sealed");
   // The index last: whoever sees it finds its data.
   bin_.commit();
   idx_.commit();
   sync_folder_of(idx_.path());
-  finished_ = true;
 }
 
 }  // namespace megatron::data

@@ -1,0 +1,200 @@
+#include "data/preprocess.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "base/check.h"
+#include "data/indexed_dataset.h"
+#include "temporary_folder.h"
+
+namespace megatron::data {
+namespace {
+
+using testing::read_file;
+using testing::TemporaryFolder;
+using testing::write_file;
+using Ints = std::vector<std::int64_t>;
+
+PreprocessConfig config_for(const std::vector<std::string>& inputs, const std::string& prefix) {
+  PreprocessConfig config;
+  config.inputs = inputs;
+  config.output_prefix = prefix;
+  return config;
+}
+
+const tokenizer::Tokenizer& bytes() {
+  static const auto tokenizer = tokenizer::create_tokenizer("ByteLevel");
+  return *tokenizer;
+}
+
+/// Texts of all documents; a document without sequence is "(empty)".
+std::vector<std::string> documents_of(const std::string& prefix) {
+  const IndexedDataset dataset(prefix);
+  std::vector<std::string> texts;
+  for (std::int64_t d = 0; d < dataset.num_documents(); ++d) {
+    if (dataset.document_start(d) == dataset.document_start(d + 1)) texts.emplace_back("(empty)");
+    for (std::int64_t i = dataset.document_start(d); i < dataset.document_start(d + 1); ++i)
+      texts.push_back(bytes().decode(dataset.get(i), "$"));
+  }
+  return texts;
+}
+
+std::string error_of(const PreprocessConfig& config, const tokenizer::Tokenizer& tokenizer = bytes()) {
+  try {
+    preprocess(config, tokenizer);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Preprocess, TextFileHasADocumentPerLine) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", "\xef\xbb\xbfone\r\n\ntwo  \xff\nthree");
+  PreprocessConfig config = config_for({folder / "a.txt"}, folder / "out");
+  config.append_eod = true;
+  const PreprocessProgress result = preprocess(config, bytes());
+  EXPECT_EQ(documents_of(folder / "out_text_document"),
+            (std::vector<std::string>{"one$", "(empty)", "two  \xff$", "three$"}));
+  EXPECT_EQ(result.documents, 4);
+  EXPECT_EQ(result.empty_documents, 1);
+  EXPECT_EQ(result.tokens, 17);
+  EXPECT_EQ(IndexedDataset(folder / "out_text_document").type(), TokenType::uint16);
+  EXPECT_EQ(folder.num_files(), 3U);
+}
+
+TEST(Preprocess, JsonLinesSkipBlankLinesAndByteOrderMark) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.jsonl",
+             "\xef\xbb\xbf{\"text\":\"x\"}\n\n  \r\n{\"text\":\"a  b\\n\\tc "
+             "\"}\r\n{\"text\":\"\"}\n{\"text\":\"<|endoftext|>\"}");
+  preprocess(config_for({folder / "a.jsonl"}, folder / "out"), bytes());
+  EXPECT_EQ(documents_of(folder / "out_text_document"),
+            (std::vector<std::string>{"x", "a  b\n\tc ", "(empty)", "<|endoftext|>"}));
+}
+
+// The first document may be empty: it only moves the boundary.
+TEST(Preprocess, EmptyFirstDocument) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.jsonl", "{\"text\":\"\"}\n{\"text\":\"ab\"}\n");
+  PreprocessConfig config = config_for({folder / "a.jsonl"}, folder / "out");
+  config.append_eod = true;
+  EXPECT_EQ(preprocess(config, bytes()).empty_documents, 1);
+  const IndexedDataset dataset(folder / "out_text_document");
+  ASSERT_EQ(dataset.num_sequences(), 1);
+  EXPECT_EQ(dataset.get(0), (Ints{97, 98, 256}));
+  EXPECT_EQ(dataset.document_start(1), 0);
+}
+
+TEST(Preprocess, OneCompletePairPerKey) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.jsonl", "{\"title\":\"t1\",\"text\":\"x\"}\n{\"text\":\"y\",\"title\":\"\"}\n");
+  PreprocessConfig config = config_for({folder / "a.jsonl"}, folder / "out");
+  config.json_keys = {"text", "title"};
+  EXPECT_EQ(preprocess(config, bytes()).documents, 2);
+  EXPECT_EQ(documents_of(folder / "out_text_document"), (std::vector<std::string>{"x", "y"}));
+  EXPECT_EQ(documents_of(folder / "out_title_document"), (std::vector<std::string>{"t1", "(empty)"}));
+}
+
+TEST(Preprocess, OutputDoesNotDependOnWorkersOrBlocks) {
+  const TemporaryFolder folder;
+  std::string text, json;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string words(static_cast<std::size_t>(i % 57), static_cast<char>('a' + i % 26));
+    text += words + "\n";
+    json += "{\"text\": \"" + words + "\"}\n";
+  }
+  write_file(folder / "a.txt", text);
+  write_file(folder / "b.jsonl", json);
+  std::string bin, idx;
+  for (const int workers : {1, 2, 5}) {
+    for (const std::size_t block : {1UL << 20, 1000UL, 17UL}) {
+      PreprocessConfig config = config_for({folder / "a.txt", folder / "b.jsonl"}, folder / "out");
+      config.workers = workers;
+      config.block_bytes = block;
+      config.append_eod = true;
+      EXPECT_EQ(preprocess(config, bytes()).documents, 6000);
+      const std::string new_bin = read_file(folder / "out_text_document.bin");
+      const std::string new_idx = read_file(folder / "out_text_document.idx");
+      if (bin.empty()) bin = new_bin, idx = new_idx;
+      EXPECT_EQ(new_bin, bin);
+      EXPECT_EQ(new_idx, idx);
+    }
+  }
+}
+
+TEST(Preprocess, ABadLineIsNamedAndLeavesNothing) {
+  const TemporaryFolder folder;
+  std::string lines = "{\"text\":\"a\"}\n\n";
+  for (int i = 0; i < 500; ++i) lines += "{\"text\":\"bb\"}\n";
+  write_file(folder / "good.jsonl", "{\"text\":\"g\"}\n{\"text\":\"g\"}\n");
+  write_file(folder / "bad.jsonl", lines + "{\"content\":\"x\"}\n{\"text\":\"cut");
+  for (const int workers : {1, 4}) {
+    PreprocessConfig config = config_for({folder / "good.jsonl", folder / "bad.jsonl"}, folder / "out");
+    config.workers = workers;
+    config.block_bytes = 100;
+    EXPECT_EQ(error_of(config), (folder / "bad.jsonl") + ":503: missing key \"text\"; keys seen: \"content\"");
+    EXPECT_EQ(folder.num_files(), 2U);
+  }
+}
+
+TEST(Preprocess, TruncatedLastLine) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.jsonl", "{\"text\":\"a\"}\n\n   \n{\"text\":\"b\"}\n{\"text\":\"cut");
+  EXPECT_NE(error_of(config_for({folder / "a.jsonl"}, folder / "out")).find("a.jsonl:5: invalid JSON"),
+            std::string::npos);
+}
+
+TEST(Preprocess, RefusedConfigurations) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", "1 2\n3 x\n");
+  write_file(folder / "empty.jsonl", "\n\n");
+  const auto no_eod = tokenizer::create_tokenizer("NullTokenizer", {100, -1, {}});
+  PreprocessConfig config = config_for({folder / "a.txt"}, folder / "out");
+  config.append_eod = true;
+  EXPECT_NE(error_of(config, *no_eod).find("append end-of-document asked, tokenizer NullTokenizer has no such token"),
+            std::string::npos);
+  config.append_eod = false;
+  EXPECT_NE(error_of(config, *no_eod).find("a.txt:2: 'x' is not a token id"), std::string::npos);
+  config.json_keys = {"text", "title"};
+  EXPECT_NE(error_of(config).find("a text file has no keys"), std::string::npos);
+  config.json_keys = {"text", "text"};
+  EXPECT_NE(error_of(config).find("given twice"), std::string::npos);
+  EXPECT_NE(error_of(config_for({folder / "missing.txt"}, folder / "out")).find("missing.txt"), std::string::npos);
+  EXPECT_NE(error_of(config_for({folder / "empty.jsonl"}, folder / "out")).find("no documents"), std::string::npos);
+  EXPECT_EQ(folder.num_files(), 2U);
+}
+
+TEST(Preprocess, LargeVocabulariesUseFourBytes) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", "66000 1\n");
+  const auto null = tokenizer::create_tokenizer("NullTokenizer", {66001, {}, {}});
+  preprocess(config_for({folder / "a.txt"}, folder / "out"), *null);
+  const IndexedDataset dataset(folder / "out_text_document");
+  EXPECT_EQ(dataset.type(), TokenType::int32);
+  EXPECT_EQ(dataset.get(0), (Ints{66000, 1}));
+}
+
+// 200,000 documents of one token: what is kept in memory must not grow with them.
+TEST(Preprocess, MemoryDoesNotGrowWithDocuments) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "a\n";
+  write_file(folder / "small.txt", text.substr(0, 1000));
+  write_file(folder / "large.txt", text);
+  const auto peak = [] {
+    struct rusage usage {};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss * 1024;
+  };
+  PreprocessConfig config = config_for({folder / "small.txt"}, folder / "out");
+  config.block_bytes = 1 << 14;
+  preprocess(config, bytes());
+  const auto before = peak();
+  config.inputs = {folder / "large.txt"};
+  EXPECT_EQ(preprocess(config, bytes()).documents, 200'000);
+  EXPECT_LT(peak() - before, 64LL * 200'000);
+}
+
+}  // namespace
+}  // namespace megatron::data

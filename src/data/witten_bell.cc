@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "base/check.h"
 
@@ -13,6 +14,10 @@ std::uint64_t pack(std::string_view text, std::size_t end, std::size_t length) {
   std::uint64_t key = 0;
   for (std::size_t i = end - length; i < end; ++i) key = key << 8 | static_cast<unsigned char>(text[i]);
   return key;
+}
+
+std::string as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 }  // namespace
@@ -48,18 +53,27 @@ double WittenBell::probability(std::string_view history, unsigned char next) con
   return p;
 }
 
+double witten_bell_bits_per_byte(std::span<const std::byte> trained, std::span<const std::byte> scored, int order) {
+  MEGATRON_CHECK(!scored.empty(), "nothing is left to score");
+  WittenBell model(order);
+  model.train(as_text(trained));
+  // The first scored bytes follow the last trained ones.
+  const auto overlap = std::min(trained.size(), static_cast<std::size_t>(order));
+  const std::string text = as_text(trained.last(overlap)) + as_text(scored);
+  double bits = 0.0;
+  for (std::size_t at = overlap; at < text.size(); ++at) {
+    const std::size_t from = at - std::min(at, static_cast<std::size_t>(order));
+    const std::string_view history = std::string_view(text).substr(from, at - from);
+    bits -= std::log2(model.probability(history, static_cast<unsigned char>(text[at])));
+  }
+  return bits / static_cast<double>(scored.size());
+}
+
 double witten_bell_bits_per_byte(std::string_view text, double train_fraction, int order) {
   MEGATRON_CHECK(train_fraction >= 0.0 && train_fraction <= 1.0, "fraction ", train_fraction);
   const auto trained = static_cast<std::size_t>(train_fraction * static_cast<double>(text.size()));
-  MEGATRON_CHECK_LT(trained, text.size(), "nothing is left to score");
-  WittenBell model(order);
-  model.train(text.substr(0, trained));
-  double bits = 0.0;
-  for (std::size_t at = trained; at < text.size(); ++at) {
-    const std::size_t from = at - std::min(at, static_cast<std::size_t>(order));
-    bits -= std::log2(model.probability(text.substr(from, at - from), static_cast<unsigned char>(text[at])));
-  }
-  return bits / static_cast<double>(text.size() - trained);
+  const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+  return witten_bell_bits_per_byte(bytes.first(trained), bytes.subspan(trained), order);
 }
 
 }  // namespace megatron::data

@@ -6,7 +6,9 @@
 // 1, types(h) = how many different bytes have followed h; an unseen h hands over to h′. Below order 0 stands 1/256.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -35,6 +37,8 @@ class WittenBell {
   std::vector<Level> levels_;  // [order + 1]
 };
 
+/// Trains on `trained` and scores `scored`, the text that follows it: bits per byte.
+double witten_bell_bits_per_byte(std::span<const std::byte> trained, std::span<const std::byte> scored, int order = 3);
 /// Trains on the first `train_fraction` of the bytes and scores the rest: bits per byte, the bytes before each as
 /// history.
 double witten_bell_bits_per_byte(std::string_view text, double train_fraction = 0.95, int order = 3);

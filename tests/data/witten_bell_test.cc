@@ -78,6 +78,8 @@ TEST(WittenBell, ScoresTheRest) {
   for (std::size_t at = 380; at < text.size(); ++at)
     bits -= std::log2(by_definition(trained, text.substr(0, at), 3, text[at]));
   EXPECT_NEAR(witten_bell_bits_per_byte(text, 0.95, 3), bits / 20.0, 1e-12);
+  const auto bytes = std::as_bytes(std::span(text));
+  EXPECT_EQ(witten_bell_bits_per_byte(bytes.first(380), bytes.subspan(380)), witten_bell_bits_per_byte(text));
 }
 
 // The King James text of the Debian package, where it is installed.

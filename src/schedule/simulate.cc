@@ -10,16 +10,17 @@
 namespace megatron::schedule {
 namespace {
 
-double duration_of(Op op, const Durations& durations) {
+double duration_of(Op op, std::size_t stage, const Durations& durations) {
+  const double scale = durations.scale.empty() ? 1.0 : durations.scale[stage];
   switch (op) {
     case Op::forward:
-      return durations.forward;
+      return durations.forward * scale;
     case Op::backward:
-      return durations.backward;
+      return durations.backward * scale;
     case Op::backward_input:
-      return durations.backward_input;
+      return durations.backward_input * scale;
     case Op::backward_weight:
-      return durations.backward_weight;
+      return durations.backward_weight * scale;
     default:
       return 0.0;
   }
@@ -49,7 +50,7 @@ bool run_stage(const Program& program, std::size_t stage, const Durations& durat
     } else if (op == Op::send_backward) {
       inboxes[stage - 1].backward.push_back(now + durations.message);
     } else {
-      const double duration = duration_of(op, durations);
+      const double duration = duration_of(op, stage, durations);
       now += duration;
       timeline.busy[stage] += duration;
     }
@@ -78,6 +79,7 @@ char letter_of(Op op) {
 }  // namespace
 
 Timeline simulate(const Program& program, const Durations& durations) {
+  MEGATRON_CHECK(durations.scale.empty() || durations.scale.size() == program.size(), "scales of the stages");
   Timeline timeline;
   timeline.busy.assign(program.size(), 0.0);
   for (const std::vector<Instruction>& list : program) timeline.intervals.emplace_back(list.size());
@@ -121,7 +123,7 @@ std::string draw_chart(const Program& program, const Timeline& timeline, int max
       const std::size_t begin = column(timeline.intervals[stage][i].begin);
       const std::size_t end = column(timeline.intervals[stage][i].end);
       std::string text = str_cat(letter_of(instruction.op), instruction.micro_batch);
-      text.resize(std::max(end - begin, std::size_t{1}), ' ');
+      text.resize(end - begin, ' ');
       line.replace(begin, end - begin, text);
     }
     const std::string number = std::to_string(stage);

@@ -9,7 +9,7 @@
 
 namespace megatron::schedule {
 
-/// Durations in any unit of time, the same for all stages.
+/// Durations in any unit of time.
 struct Durations {
   double forward = 1.0;
   double backward = 2.0;         // B
@@ -17,6 +17,8 @@ struct Durations {
   double backward_weight = 1.0;  // W
   /// From the send to the moment when the neighbour can use the tensor. Sending and receiving take no time on a stage.
   double message = 0.0;
+  /// Passes of stage s take scale[s] times as long (layers of the stage, say); empty: all 1.
+  std::vector<double> scale = {};
 };
 
 struct Interval {

@@ -32,6 +32,19 @@ TEST(Simulate, MessagesTakeTime) {
   EXPECT_DOUBLE_EQ(timeline.bubble, 1.0 - 6.0 / 14.0);
 }
 
+TEST(Simulate, StagesOfDifferentLength) {
+  // F 0–1 | F 1–4, B 4–10 | B 10–12
+  const Program program = insert_communication(one_f_one_b(2, 1));
+  Durations durations;
+  durations.scale = {1.0, 3.0};
+  const Timeline timeline = simulate(program, durations);
+  EXPECT_DOUBLE_EQ(timeline.total, 12.0);
+  EXPECT_DOUBLE_EQ(timeline.busy[1], 9.0);
+  EXPECT_DOUBLE_EQ(timeline.bubble, 0.5);
+  durations.scale = {1.0};
+  EXPECT_THROW(simulate(program, durations), Error);
+}
+
 TEST(Simulate, DeadlockIsAnError) {
   EXPECT_THROW(simulate({list_of("0rb0 0F0 0sf0 0B0"), list_of("0rf0 0F0 0B0 0sb0")}, {}), Error);
 }

@@ -107,6 +107,13 @@ void Watchdog::look(double elapsed) {
     if (since_abort_ >= means_.grace_seconds) end_after_grace();
     return;
   }
+  if (expired_) {
+    // The world did not even manage to abort.
+    since_expired_ += elapsed;
+    if (since_expired_ < means_.grace_seconds + 1) return;
+    if (means_.print) std::fputs(str_cat("error: ", failure_line(*expired_), "\n").c_str(), stderr);
+    means_.end_process(3);
+  }
   for (std::size_t i = 0; i < means_.ranks.size(); ++i) {
     const RankRecord record = means_.ranks[i].second->record();
     Waited& waited = waited_[i];
@@ -115,8 +122,7 @@ void Watchdog::look(double elapsed) {
       continue;
     }
     waited.seconds += elapsed;
-    if (waited.seconds < means_.timeout_seconds || expired_) continue;
-    expired_ = true;
+    if (waited.seconds < means_.timeout_seconds) continue;
     expire(means_.ranks[i].first, record, waited.seconds);
     return;
   }
@@ -125,14 +131,12 @@ void Watchdog::look(double elapsed) {
 void Watchdog::expire(int rank, const RankRecord& record, double seconds) {
   const std::vector<RankRow> rows = means_.all_rows();
   if (abort_.aborted()) return;  // a failure elsewhere came first
-  if (means_.print) {
-    const std::string text = str_cat("watchdog: rank ", rank, " has waited for ", one_decimal(seconds),
-                                     " (--distributed-timeout-minutes); all ranks:\n", progress_table(rows));
-    std::fputs(text.c_str(), stderr);
-  }
+  const std::string table = str_cat("watchdog: rank ", rank, " has waited for ", one_decimal(seconds),
+                                    " (--distributed-timeout-minutes); all ranks:\n", progress_table(rows));
   const Culprit culprit{rank, record.where(),
                         str_cat("no progress for ", one_decimal(seconds), " (watchdog)", absent_ranks(rows))};
-  means_.fail(culprit, std::make_exception_ptr(CommError(failure_line(culprit))));
+  expired_ = culprit;
+  means_.fail(culprit, std::make_exception_ptr(CommError(failure_line(culprit))), table);
 }
 
 void Watchdog::end_after_grace() {

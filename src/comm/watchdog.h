@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -33,7 +34,8 @@ class Watchdog {
     bool print = true;
     std::vector<std::pair<int, const RankStatus*>> ranks;  // of this process
     std::function<std::vector<RankRow>()> all_rows;        // of the whole world, as far as they answer
-    std::function<void(const Culprit&, std::exception_ptr)> fail;
+    /// Aborts the world; prints `table` and the failure line if this failure is the first.
+    std::function<void(const Culprit&, const std::exception_ptr&, const std::string& table)> fail;
     std::function<void(int exit_status)> end_process;  // does not return
   };
 
@@ -59,7 +61,8 @@ class Watchdog {
   const AbortState& abort_;
   std::vector<Waited> waited_;
   double since_abort_ = 0;
-  bool expired_ = false;
+  double since_expired_ = 0;
+  std::optional<Culprit> expired_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool stop_ = false;

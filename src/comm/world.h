@@ -67,8 +67,8 @@ class World {
   /// True in the process that prints and writes logs.
   virtual bool is_main_process() const = 0;
   /// Runs fn on a thread per local rank and waits for all. The first exception anywhere wins: all others are woken with
-  /// a CommError naming the culprit, and run() rethrows the culprit's own error (in other processes: a CommError naming
-  /// rank, operation and message). A world is dead after an abort.
+  /// a CommError naming the culprit, and run() rethrows the culprit's own error (in other processes: an error of
+  /// the same exit status that names rank, operation and message). A world is dead after an abort.
   /// The failure line goes to stderr once, in the culprit's process, as soon as it happens: callers need not print the
   /// exception again (failure_reported()). A process whose ranks are not back after grace_seconds ends by _Exit with
   /// the status that belongs to the culprit's error: 2 configuration, 3 communication, 1 else.

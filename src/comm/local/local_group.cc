@@ -7,16 +7,6 @@
 
 namespace megatron::comm {
 
-void KeptTensors::keep(std::function<bool()> released, std::vector<Tensor> tensors) {
-  kept_.push_back({std::move(released), std::move(tensors)});
-}
-
-void KeptTensors::sweep() {
-  if (kept_.empty()) return;
-  kept_.erase(std::remove_if(kept_.begin(), kept_.end(), [](const Entry& entry) { return entry.released(); }),
-              kept_.end());
-}
-
 LocalShared::LocalShared(int world_size, int spin_in)
     : parkers(static_cast<std::size_t>(world_size)),
       kept(static_cast<std::size_t>(world_size)),

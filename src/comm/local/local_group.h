@@ -11,28 +11,12 @@
 #include <vector>
 
 #include "comm/abort.h"
+#include "comm/kept_tensors.h"
 #include "comm/local/slot.h"
 #include "comm/parker.h"
 #include "comm/request.h"
 
 namespace megatron::comm {
-
-/// Tensors that others may still read or write although their rank has left the operation. Owned and emptied by the
-/// rank's own thread, for the allocator is single-threaded.
-class KeptTensors {
- public:
-  void keep(std::function<bool()> released, std::vector<Tensor> tensors);
-  /// Drops what has been released since.
-  void sweep();
-  void clear() { kept_.clear(); }
-
- private:
-  struct Entry {
-    std::function<bool()> released;
-    std::vector<Tensor> tensors;
-  };
-  std::vector<Entry> kept_;
-};
 
 /// What the thread ranks of one world share.
 struct LocalShared {

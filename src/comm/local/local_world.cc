@@ -29,13 +29,13 @@ void LocalWorld::fail(int rank, const std::exception_ptr& error) {
   RankStatus& status = cores_[static_cast<std::size_t>(rank)]->status;
   const Culprit culprit{rank, status.record().where(), message_of(error)};
   status.end(RankPhase::failed);
-  abort(culprit, error);
+  abort(culprit, error, "");
 }
 
-void LocalWorld::abort(const Culprit& culprit, const std::exception_ptr& error) {
+void LocalWorld::abort(const Culprit& culprit, const std::exception_ptr& error, const std::string& table) {
   if (!shared_.abort.abort(culprit, error, exit_status_of(error))) return;
   if (options_.print_failure) {
-    const std::string line = str_cat("error: ", failure_line(culprit), "\n");
+    const std::string line = str_cat(table, "error: ", failure_line(culprit), "\n");
     std::fputs(line.c_str(), stderr);
   }
   if (Watchdog* watchdog = watchdog_.load()) watchdog->notify();
@@ -52,7 +52,9 @@ std::unique_ptr<Watchdog> LocalWorld::start_watchdog() {
     for (const auto& core : cores_) rows.push_back({core->rank, true, core->status.record()});
     return rows;
   };
-  means.fail = [this](const Culprit& culprit, const std::exception_ptr& error) { abort(culprit, error); };
+  means.fail = [this](const Culprit& culprit, const std::exception_ptr& error, const std::string& table) {
+    abort(culprit, error, table);
+  };
   means.end_process = [](int status) { std::_Exit(status); };
   return std::make_unique<Watchdog>(std::move(means), shared_.abort);
 }

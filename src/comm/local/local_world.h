@@ -31,7 +31,7 @@ class LocalWorld : public World {
   void run_rank(int rank, const std::function<void(RankContext&)>& fn);
   LocalGroup& group(const std::string& name, const std::vector<int>& members, int instance);
   void fail(int rank, const std::exception_ptr& error);
-  void abort(const Culprit& culprit, const std::exception_ptr& error);
+  void abort(const Culprit& culprit, const std::exception_ptr& error, const std::string& table);
   std::unique_ptr<Watchdog> start_watchdog();
 
   WorldOptions options_;

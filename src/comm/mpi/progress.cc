@@ -1,0 +1,487 @@
+#include "comm/mpi/progress.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+namespace megatron::comm {
+
+namespace {
+using Clock = std::chrono::steady_clock;
+constexpr double kClaimSeconds = 0.3;
+// A word to the waiting user when the other processes are slow to come.
+constexpr double kJoinNoticeSeconds = 10;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+}  // namespace
+
+Progress::Progress(Means means)
+    : means_(std::move(means)), abort_([this] { means_.wake(); }), thread_([this] { thread_main(); }) {
+  std::unique_lock lock(mutex_);
+  if (!answered_.wait_for(lock, std::chrono::duration<double>(kJoinNoticeSeconds), [this] { return opened_; }))
+    std::fputs("still waiting for all processes to join MPI\n", stderr);
+  answered_.wait(lock, [this] { return opened_; });
+  if (open_error_ == nullptr) return;
+  lock.unlock();
+  thread_.join();
+  std::rethrow_exception(open_error_);
+}
+
+Progress::~Progress() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Progress::post(std::shared_ptr<ProcessOperation> operation) {
+  {
+    const std::lock_guard lock(mutex_);
+    posted_.push_back(std::move(operation));
+  }
+  wake_.notify_all();
+}
+
+void Progress::fail(const Culprit& culprit, const std::exception_ptr& error, std::string print) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (claim_ || abort_.aborted()) return;
+    claim_ = Claim{culprit, error, std::move(print)};
+  }
+  wake_.notify_all();
+}
+
+std::string Progress::print_text() {
+  const std::lock_guard lock(mutex_);
+  return claim_ ? claim_->print : std::string();
+}
+
+void Progress::begin_run(std::int64_t run) {
+  const std::lock_guard lock(mutex_);
+  run_ = run;
+}
+
+void Progress::finish(std::int64_t run) {
+  {
+    const std::lock_guard lock(mutex_);
+    finish_runs_.insert(run);
+    finished_[run].insert(rank_);
+  }
+  wake_.notify_all();
+}
+
+bool Progress::all_finished(std::int64_t run) {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(finished_[run].size()) == size_;
+}
+
+std::vector<RankRow> Progress::collect_rows(double seconds) {
+  std::vector<RankRow> rows;
+  std::unique_lock lock(mutex_);
+  status_answers_.clear();
+  status_question_ = ++status_number_;
+  wake_.notify_all();
+  answered_.wait_for(lock, std::chrono::duration<double>(seconds),
+                     [this] { return static_cast<int>(status_answers_.size()) == size_ - 1 || abort_.aborted(); });
+  for (int r = 0; r < size_; ++r) {
+    RankRow row;
+    row.rank = r;
+    const auto answer = status_answers_.find(r);
+    row.known = r == rank_ || answer != status_answers_.end();
+    if (r == rank_)
+      row.record = means_.record();
+    else if (row.known)
+      row.record = answer->second;
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void Progress::wait_until_quiet(double seconds) {
+  std::unique_lock lock(mutex_);
+  answered_.wait_for(lock, std::chrono::duration<double>(seconds), [this] { return quiet_; });
+}
+
+void Progress::abort_all(int exit_status) {
+  {
+    const std::lock_guard lock(mutex_);
+    abort_all_status_ = exit_status;
+  }
+  wake_.notify_all();
+  // The transport ends this process too; not if its thread hangs inside a call.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::_Exit(exit_status);
+}
+
+void Progress::thread_main() {
+  try {
+    transport_ = means_.open();
+    rank_ = transport_->rank();
+    size_ = transport_->size();
+    ranks_on_machine_ = transport_->ranks_on_this_machine();
+    wire_ = std::make_unique<Wire>(*transport_, means_.max_bytes);
+  } catch (...) {
+    open_error_ = std::current_exception();
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    opened_ = true;
+  }
+  answered_.notify_all();
+  if (open_error_ != nullptr) return;
+  loop();
+  // After an abort some process may never come to the end: no orderly close.
+  if (!abort_.aborted()) transport_->close();
+}
+
+void Progress::loop() {
+  int idle_rounds = 0;
+  for (;;) {
+    bool progress = false;
+    try {
+      progress = round();
+    } catch (...) {
+      fail_here("in the communication thread", std::current_exception());
+    }
+    idle_rounds = progress ? 0 : idle_rounds + 1;
+    if (may_stop(idle_rounds)) return;
+    if (!progress) rest(idle_rounds);
+  }
+}
+
+// After an abort: at once. Else when everything has gone out, or nothing moves any more.
+bool Progress::may_stop(int idle_rounds) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stop_) return false;
+    if (abort_.aborted()) return true;
+    if (!posted_.empty() || !finish_runs_.empty()) return false;  // asked for since the round began
+  }
+  if (!drained_) {
+    drained_ = true;
+    drain();
+  }
+  wire_->test(drains_);
+  return (wire_->notes_sent() && active_.empty() && drains_.empty()) || idle_rounds > 200;
+}
+
+// Messages that nobody has received would keep their senders from an orderly close.
+void Progress::drain() {
+  for (auto& [id, mailbox] : mailboxes_) {
+    for (const Note& note : mailbox.notes) {
+      if (note.tag < 0) continue;
+      drain_buffers_.push_back(std::make_unique<std::byte[]>(static_cast<std::size_t>(note.bytes)));
+      wire_->receive(id.second, note.tag, drain_buffers_.back().get(), note.bytes, drains_);
+    }
+  }
+}
+
+bool Progress::round() {
+  bool progress = take_requests();
+  if (abort_.aborted()) {
+    const std::lock_guard lock(mutex_);
+    if (quiet_) return false;
+  }
+  progress |= take_notes();
+  progress |= handle_claim();
+  if (!abort_.aborted()) {
+    progress |= step_operations();
+    if (check_missing_) check_missing();
+  }
+  progress |= wire_->sweep_notes();
+  if (abort_.aborted()) become_quiet();
+  return progress;
+}
+
+// Once the news is out no more calls of the transport are made: one of them could still write into a tensor.
+void Progress::become_quiet() {
+  if (!wire_->notes_sent() && seconds_since(abort_time_) < 0.5) return;
+  const std::lock_guard lock(mutex_);
+  quiet_ = true;
+  answered_.notify_all();
+}
+
+// Yields first, for an answer is often near; then sleeps, longer and longer, and is woken by whoever posts.
+void Progress::rest(int idle_rounds) {
+  const bool active = (!active_.empty() && !abort_.aborted()) || !wire_->notes_sent() || claim_sent_;
+  if (active && idle_rounds < 30) {
+    std::this_thread::yield();
+    return;
+  }
+  const int longest = active ? 500 : 3000;
+  const int sleep = std::min(longest, 20 << std::min((idle_rounds - (active ? 30 : 0)) / 4, 8));
+  std::unique_lock lock(mutex_);
+  wake_.wait_for(lock, std::chrono::microseconds(sleep), [this] {
+    return stop_ || !posted_.empty() || (claim_ && !claim_sent_ && !abort_.aborted()) || !finish_runs_.empty() ||
+           status_question_ || abort_all_status_;
+  });
+}
+
+bool Progress::take_requests() {
+  std::vector<std::shared_ptr<ProcessOperation>> posted;
+  std::set<std::int64_t> finish_runs;
+  std::optional<std::int64_t> question;
+  {
+    const std::lock_guard lock(mutex_);
+    if (abort_all_status_) transport_->abort(*abort_all_status_);
+    posted.swap(posted_);
+    finish_runs.swap(finish_runs_);
+    question.swap(status_question_);
+  }
+  if (abort_.aborted()) return false;
+  for (auto& operation : posted) start(std::move(operation));
+  for (const std::int64_t run : finish_runs) {
+    Note note;
+    note.kind = NoteKind::finished;
+    note.number = run;
+    broadcast(note);
+  }
+  if (question) {
+    Note note;
+    note.kind = NoteKind::status_request;
+    note.number = *question;
+    broadcast(note);
+  }
+  return !posted.empty() || !finish_runs.empty() || question.has_value();
+}
+
+void Progress::start(std::shared_ptr<ProcessOperation> operation) {
+  ProcessOperation& op = *operation;
+  active_.push_back(operation);
+  check_missing_ = true;
+  try {
+    op.start(*wire_);
+  } catch (...) {
+    fail_here(operation_text(op.group().name, op.sequence(), op.kind(), op.key().label), std::current_exception());
+    return;
+  }
+  if (op.kind() == OperationKind::send) return;
+  if (op.kind() == OperationKind::receive) {
+    Mailbox& mailbox = mailboxes_[{op.group().id, op.group().global(op.peer())}];
+    mailbox.receives.push_back(std::move(operation));
+    match(mailbox);
+    return;
+  }
+  const OperationId id{op.group().id, op.sequence()};
+  collectives_[id] = operation;
+  const auto early = early_.find(id);
+  if (early == early_.end()) return;
+  const auto notes = std::move(early->second);
+  early_.erase(early);
+  for (const auto& [from, note] : notes) deliver(op, from, note);
+}
+
+void Progress::deliver(ProcessOperation& operation, int from, const Note& note) {
+  const auto& members = operation.group().members;
+  const auto member = std::lower_bound(members.begin(), members.end(), from) - members.begin();
+  try {
+    operation.on_note(*wire_, static_cast<int>(member), note);
+  } catch (...) {
+    fail_here(operation_text(operation.group().name, operation.sequence(), operation.kind(), operation.key().label),
+              std::current_exception());
+  }
+}
+
+void Progress::match(Mailbox& mailbox) {
+  while (!mailbox.notes.empty() && !mailbox.receives.empty()) {
+    const Note note = std::move(mailbox.notes.front());
+    const auto receive = mailbox.receives.front();
+    mailbox.notes.pop_front();
+    mailbox.receives.pop_front();
+    deliver(*receive, receive->group().global(receive->peer()), note);
+  }
+}
+
+bool Progress::take_notes() {
+  bool any = false;
+  int from = 0;
+  std::vector<std::byte> bytes;
+  // A bound, so that a flood of notes does not starve the operations.
+  for (int i = 0; i < 64 && transport_->next_note(from, bytes); ++i) {
+    any = true;
+    Note note = decode(bytes, from);
+    take_note(from, note);
+  }
+  return any;
+}
+
+void Progress::take_note(int from, Note& note) {
+  switch (note.kind) {
+    case NoteKind::collective:
+    case NoteKind::message:
+      take_operation_note(from, note);
+      break;
+    case NoteKind::claim:
+      // Process 0 decides; its own claims too go through handle_claim().
+      decide(note.culprit, note.exit_status, false);
+      break;
+    case NoteKind::abort: {
+      bool own = false;
+      {
+        const std::lock_guard lock(mutex_);
+        own = claim_ && note.culprit.rank == rank_;
+      }
+      decide(note.culprit, note.exit_status, own);
+      break;
+    }
+    case NoteKind::status_request: {
+      Note answer;
+      answer.kind = NoteKind::status;
+      answer.number = note.number;
+      answer.record = means_.record();
+      wire_->send_note(from, answer);
+      break;
+    }
+    case NoteKind::status: {
+      const std::lock_guard lock(mutex_);
+      if (note.number == status_number_) status_answers_[from] = note.record;
+      answered_.notify_all();
+      break;
+    }
+    case NoteKind::finished: {
+      {
+        const std::lock_guard lock(mutex_);
+        finished_[note.number].insert(from);
+      }
+      check_missing_ = true;
+      means_.wake();
+      break;
+    }
+  }
+}
+
+void Progress::take_operation_note(int from, Note& note) {
+  if (abort_.aborted()) return;
+  if (note.kind == NoteKind::message) {
+    Mailbox& mailbox = mailboxes_[{note.group, from}];
+    mailbox.notes.push_back(std::move(note));
+    match(mailbox);
+    return;
+  }
+  const OperationId id{note.group, note.sequence};
+  const auto operation = collectives_.find(id);
+  if (operation == collectives_.end())
+    early_[id].emplace_back(from, std::move(note));
+  else
+    deliver(*operation->second, from, note);
+}
+
+bool Progress::step_operations() {
+  bool progress = false, done = false;
+  for (const auto& operation : active_) {
+    try {
+      progress |= operation->step(*wire_);
+    } catch (...) {
+      fail_here(
+          operation_text(operation->group().name, operation->sequence(), operation->kind(), operation->key().label),
+          std::current_exception());
+      return true;
+    }
+    if (!operation->done()) continue;
+    done = true;
+    if (!is_point_to_point(operation->kind())) collectives_.erase({operation->group().id, operation->sequence()});
+  }
+  if (done) {
+    active_.erase(std::remove_if(active_.begin(), active_.end(), [](const auto& op) { return op->done(); }),
+                  active_.end());
+    means_.wake();
+  }
+  return progress;
+}
+
+// A rank whose function has returned posts nothing more: who waits for it waits for ever.
+void Progress::check_missing() {
+  check_missing_ = false;
+  std::set<int> finished;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = finished_.find(run_);
+    if (it != finished_.end()) finished = it->second;
+  }
+  if (finished.empty()) return;
+  for (const auto& operation : active_) {
+    const ProcessGroup& group = operation->group();
+    for (int m = 0; m < group.size(); ++m) {
+      const int rank = group.global(m);
+      if (rank == rank_ || finished.count(rank) == 0 || !operation->misses(m)) continue;
+      fail_here(operation_text(group.name, operation->sequence(), operation->kind(), operation->key().label),
+                std::make_exception_ptr(
+                    CommError(str_cat("rank ", rank_, " waits in group ", group.name, " for ", operation->key().text(),
+                                      ", but rank ", rank, " has ended without it"))));
+      return;
+    }
+  }
+}
+
+void Progress::fail_here(const std::string& operation, const std::exception_ptr& error) {
+  const Culprit culprit{rank_, operation, message_of(error)};
+  fail(culprit, error, str_cat("error: ", failure_line(culprit), "\n"));
+}
+
+bool Progress::handle_claim() {
+  Claim claim;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!claim_) return false;
+    if (abort_.aborted()) {
+      claim_sent_ = false;
+      return false;
+    }
+    if (claim_sent_ && seconds_since(claim_time_) < kClaimSeconds) return false;
+    claim = *claim_;
+  }
+  const int status = exit_status_of(claim.error);
+  if (rank_ == 0 || claim_sent_) {
+    // Process 0, or process 0 has not answered.
+    decide(claim.culprit, status, true);
+    return true;
+  }
+  Note note;
+  note.kind = NoteKind::claim;
+  note.culprit = claim.culprit;
+  note.exit_status = status;
+  wire_->send_note(0, note);
+  claim_time_ = Clock::now();
+  const std::lock_guard lock(mutex_);
+  claim_sent_ = true;
+  return true;
+}
+
+// The first decision stands. Whoever takes it without having been told spreads it.
+void Progress::decide(const Culprit& culprit, int exit_status, bool own) {
+  if (abort_.aborted()) return;
+  const bool spread = rank_ == 0 || (own && claim_sent_ && seconds_since(claim_time_) >= kClaimSeconds);
+  std::exception_ptr error;
+  {
+    const std::lock_guard lock(mutex_);
+    if (own && claim_) error = claim_->error;
+    claim_sent_ = false;
+  }
+  if (error == nullptr) {
+    const std::string line = failure_line(culprit);
+    error = exit_status == 2   ? std::make_exception_ptr(ConfigError(line))
+            : exit_status == 3 ? std::make_exception_ptr(CommError(line))
+                               : std::make_exception_ptr(Error(line));
+  }
+  if (spread) {
+    Note note;
+    note.kind = NoteKind::abort;
+    note.culprit = culprit;
+    note.exit_status = exit_status;
+    broadcast(note);
+  }
+  abort_time_ = Clock::now();
+  abort_.abort(culprit, error, exit_status);
+  answered_.notify_all();
+  means_.on_abort(own);
+}
+
+void Progress::broadcast(const Note& note) {
+  for (int to = 0; to < size_; ++to)
+    if (to != rank_) wire_->send_note(to, note);
+}
+
+}  // namespace megatron::comm

@@ -148,7 +148,8 @@ StepReport Trainer::step() {
                          parts_.mesh(), run_.parallel.sequence_parallel);
   const double data_end = monotonic_seconds();
   parts_.grad_buffer().start_step(static_cast<std::int64_t>(batches.size()));
-  const pipeline::StepOutput output = parts_.engine().run_step(program_, batches, &parts_.grad_buffer());
+  const pipeline::StepOutput output =
+      parts_.engine().run_step(program_, batches, &parts_.grad_buffer(), position_.iteration + 1);
   parts_.grad_buffer().finish_step();
 
   StepSummary local = local_summary(parts_.mesh(), output, pending_signal());

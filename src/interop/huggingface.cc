@@ -144,6 +144,10 @@ const TensorMapping& HuggingFaceModel::mapping(const std::string& name) const {
   return mappings_[found->second];
 }
 
+std::int64_t HuggingFaceModel::num_elements(const std::string& name) const {
+  return mapping(name).rows * mapping(name).cols;
+}
+
 template <typename T>
 void HuggingFaceModel::copy_box(const TensorMapping& mapping, const spec::Box& box, T* out, std::int64_t stride) const {
   std::vector<T> column;

@@ -37,6 +37,7 @@ class HuggingFaceModel {
   /// Of all logical tensors, ours; those of a tied head are not listed.
   std::vector<std::string> names() const;
   bool has(const std::string& name) const { return by_name_.count(name) != 0; }
+  std::int64_t num_elements(const std::string& name) const;
   /// Fills the entry's pieces (float32 or float64) and zeroes padding rows. The logical shape must be the model's.
   /// Throws IoError naming the tensor.
   void read(const checkpoint::StateEntry& entry) const;

@@ -4,6 +4,7 @@
 
 #include "kernels/attention_mask.h"
 #include "kernels/checks.h"
+#include "kernels/cpu/attention.h"
 #include "kernels/ref/attention.h"
 
 namespace megatron::kernels {
@@ -55,11 +56,14 @@ void attention_forward(Executor& exec, const AttentionParams& params, const Sequ
   check_heads(o, q.size(0), q.size(1), v.size(2), q.dtype, "o");
   check_view(lse, {q.size(0), q.size(1)}, q.dtype, "lse");
   count_flops(exec, params, sequences, q, v, 1);
-  if (exec.is_meta() || q.numel() == 0) return;
-  if (is_double(q))
-    ref::attention_forward<double>(exec, params, sequences, q, k, v, o, lse);
-  else
-    ref::attention_forward<float>(exec, params, sequences, q, k, v, o, lse);
+  if (q.numel() == 0) return;
+  if (is_double(q)) {
+    if (!exec.is_meta()) ref::attention_forward(exec, params, sequences, q, k, v, o, lse);
+    return;
+  }
+  std::byte* scratch = exec.scratch(cpu::attention_forward_scratch_bytes(sequences, q, k, v, exec.num_threads()));
+  if (exec.is_meta()) return;
+  cpu::attention_forward(exec, params, sequences, q, k, v, o, lse, scratch);
 }
 
 void attention_backward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,
@@ -73,11 +77,13 @@ void attention_backward(Executor& exec, const AttentionParams& params, const Seq
   check_view(dk, k.shape, q.dtype, "dk");
   check_view(dv, v.shape, q.dtype, "dv");
   count_flops(exec, params, sequences, q, v, 2);
+  if (is_double(q)) {
+    if (!exec.is_meta()) ref::attention_backward(exec, params, sequences, q, k, v, o, lse, d_o, dq, dk, dv);
+    return;
+  }
+  std::byte* scratch = exec.scratch(cpu::attention_backward_scratch_bytes(sequences, q, k, v, exec.num_threads()));
   if (exec.is_meta()) return;
-  if (is_double(q))
-    ref::attention_backward<double>(exec, params, sequences, q, k, v, o, lse, d_o, dq, dk, dv);
-  else
-    ref::attention_backward<float>(exec, params, sequences, q, k, v, o, lse, d_o, dq, dk, dv);
+  cpu::attention_backward(exec, params, sequences, q, k, v, o, lse, d_o, dq, dk, dv, scratch);
 }
 
 }  // namespace megatron::kernels

@@ -5,10 +5,8 @@
 
 namespace megatron::kernels::ref {
 
-template <typename T>
 void attention_forward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,
                        ConstTensorView q, ConstTensorView k, ConstTensorView v, TensorView o, TensorView lse);
-template <typename T>
 void attention_backward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,
                         ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView o, ConstTensorView lse,
                         ConstTensorView d_o, TensorView dq, TensorView dk, TensorView dv);

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 #include "base/check.h"
 #include "base/thread_pool.h"
@@ -14,24 +15,28 @@ namespace {
 constexpr std::int64_t kChunkTokens = 1 << 20;
 constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
-/// Index of the first id outside [0, vocab_size) among `count` ids, or −1. Negative ids are large as unsigned numbers.
+/// Index of the first id outside [0, vocab_size) among `count` ids, or −1.
 template <typename T>
 std::int64_t first_outside(const std::byte* bytes, std::int64_t count, std::int64_t vocab_size) {
+  // Negative ids are large as unsigned numbers of the same width.
+  using Unsigned = std::make_unsigned_t<T>;
+  const auto limit =
+      std::min(static_cast<std::uint64_t>(vocab_size), static_cast<std::uint64_t>(std::numeric_limits<T>::max()) + 1);
+  if (limit > std::numeric_limits<Unsigned>::max()) return -1;
   const auto at = [bytes](std::int64_t i) {
-    T value;
+    Unsigned value;
     std::memcpy(&value, bytes + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
-    return static_cast<std::uint64_t>(static_cast<std::int64_t>(value));
+    return value;
   };
-  const auto limit = static_cast<std::uint64_t>(vocab_size);
-  constexpr std::int64_t kBlock = 256;
-  for (std::int64_t start = 0; start < count; start += kBlock) {
-    const std::int64_t end = std::min(start + kBlock, count);
-    bool bad = false;
-    for (std::int64_t i = start; i < end; ++i) bad |= at(i) >= limit;
-    if (!bad) continue;
-    for (std::int64_t i = start; i < end; ++i)
-      if (at(i) >= limit) return i;
+  constexpr std::int64_t kBlock = 1024;
+  std::int64_t start = 0;
+  for (; start + kBlock <= count; start += kBlock) {
+    Unsigned highest = 0;
+    for (std::int64_t i = 0; i < kBlock; ++i) highest = std::max(highest, at(start + i));
+    if (highest >= limit) break;
   }
+  for (std::int64_t i = start; i < count; ++i)
+    if (at(i) >= limit) return i;
   return -1;
 }
 
@@ -83,7 +88,6 @@ BadToken describe(const IndexedDataset& dataset, std::int64_t token) {
 
 std::optional<BadToken> find_bad_token(const IndexedDataset& dataset, std::int64_t vocab_size, int num_threads) {
   MEGATRON_CHECK_GT(vocab_size, 0);
-  if (dataset.type() == TokenType::uint16 && vocab_size > std::numeric_limits<std::uint16_t>::max()) return {};
   const std::int64_t tokens = dataset.num_tokens(), size = token_type_size(dataset.type());
   const std::int64_t chunks = ceil_div(tokens, kChunkTokens);
   std::atomic<std::int64_t> first{kNone};

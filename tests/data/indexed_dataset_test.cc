@@ -271,6 +271,22 @@ TEST(FindBadToken, FindsTheFirstOfManyAndNegativeIds) {
   EXPECT_EQ(bad->id, -3);
 }
 
+TEST(FindBadToken, NegativeIdsOfNarrowTypes) {
+  const TemporaryFolder folder;
+  for (const TokenType type : {TokenType::int8, TokenType::int16}) {
+    IndexedDatasetWriter writer(folder / "a", type);
+    Ints tokens(5000, 100);
+    tokens[4321] = -2;
+    writer.add_sequence(tokens);
+    writer.end_document();
+    writer.finish();
+    const auto bad = find_bad_token(IndexedDataset(folder / "a"), 100000, 1);
+    ASSERT_TRUE(bad.has_value());
+    EXPECT_EQ(bad->position, 4321);
+    EXPECT_EQ(bad->id, -2);
+  }
+}
+
 TEST(TokenTypes, AllReferenceRecords) {
   const auto path = testing::dataset_dir() / "dtypes.json";
   MEGATRON_REQUIRE_REFERENCE(path);

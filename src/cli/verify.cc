@@ -84,6 +84,7 @@ void print_json(const train::Comparison& c) {
 void print_report(const train::VerifyReport& report, bool json) {
   std::size_t width = 8, failed = 0;
   for (const train::Comparison& c : report.comparisons) width = std::max(width, c.quantity.size());
+  for (const std::string& name : report.not_compared) width = std::max(width, name.size());
   for (const train::Comparison& c : report.comparisons) {
     failed += c.ok ? 0 : 1;
     if (json)

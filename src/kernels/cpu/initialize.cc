@@ -23,12 +23,23 @@ HWY_INLINE V unit_interval(VU bits) {
   return hn::Mul(hn::ConvertTo(D(), hn::BitCast(DI(), hn::ShiftRight<8>(bits))), set(0x1p-24F));
 }
 
-// (bits + 1)·2^−32 in (0, 1]: 16 + 16 bits, so that only one rounding happens and signed conversion serves.
-HWY_INLINE V positive_unit_interval(VU bits) {
+// (bits + plus)·2^−32: 16 + 16 bits, so that only one rounding happens and signed conversion serves.
+HWY_INLINE V unit_interval_32(VU bits, std::uint32_t plus) {
   const DU du;
   const V high = hn::ConvertTo(D(), hn::BitCast(DI(), hn::ShiftRight<16>(bits)));
-  const V low = hn::ConvertTo(D(), hn::BitCast(DI(), hn::Add(hn::And(bits, hn::Set(du, 0xFFFFU)), hn::Set(du, 1U))));
-  return hn::Mul(fma(high, set(65536), low), set(0x1p-32F));
+  const VU rest = hn::Add(hn::And(bits, hn::Set(du, 0xFFFFU)), hn::Set(du, plus));
+  return hn::Mul(fma(high, set(65536), hn::ConvertTo(D(), hn::BitCast(DI(), rest))), set(0x1p-32F));
+}
+
+// log((bits + 1)·2^−32); near 1 by the distance from 1, which fp32 holds far better than the number itself.
+HWY_INLINE V log_of_uniform(VU bits) {
+  const V u = unit_interval_32(bits, 1);
+  V e, f;
+  split_for_log(u, e, f);
+  const M near_one = hn::Gt(u, set(0.75F));
+  f = hn::IfThenElse(near_one, hn::Neg(unit_interval_32(hn::Not(bits), 0)), f);
+  e = hn::IfThenZeroElse(near_one, e);
+  return log_of_parts(e, f);
 }
 
 // Cosine and sine of 2π·(bits >> 8)·2^−24, by quarter turns; the reduction is exact.
@@ -55,7 +66,7 @@ HWY_INLINE void cos_sin_turns(VU bits, V& cosine, V& sine) {
 
 // Box and Muller: two normal numbers from two words.
 HWY_INLINE void normal_pair(VU word0, VU word1, V scale, V& z0, V& z1) {
-  const V radius = hn::Sqrt(hn::Mul(set(-2), log(positive_unit_interval(word0))));
+  const V radius = hn::Sqrt(hn::Mul(set(-2), log_of_uniform(word0)));
   V cosine, sine;
   cos_sin_turns(word1, cosine, sine);
   z0 = hn::Mul(scale, hn::Mul(radius, cosine));

@@ -1,0 +1,146 @@
+#include "kernels/optimizer_step.h"
+
+#include <limits>
+
+#include "kernel_testing.h"
+
+namespace megatron::kernels {
+namespace {
+
+constexpr std::int64_t kSize = 20011;
+
+AdamStep adam_step(int step) {
+  return {1e-2, 0.9, 0.999, 1e-8, 0.1, 1 - std::pow(0.9, step), 1 - std::pow(0.999, step), 0.5};
+}
+
+template <typename T>
+std::vector<T> adam(Executor& exec, int steps) {
+  Tensor p = random_tensor<T>(exec, {kSize}, 1);
+  Tensor m = exec.zeros({kSize}, DTypeOf<T>::value), v = exec.zeros({kSize}, DTypeOf<T>::value);
+  for (int step = 1; step <= steps; ++step)
+    adamw_step(exec, adam_step(step), p, random_tensor<T>(exec, {kSize}, 10 + static_cast<std::uint32_t>(step)), m, v);
+  std::vector<T> result;
+  for (const Tensor* t : {&p, &m, &v})
+    for (const T value : values<T>(*t)) result.push_back(value);
+  return result;
+}
+
+TEST(OptimizerStep, AdamwAgreesWithTheFormulaOnEveryIsa) {
+  const std::vector<float> got = same_everywhere([](Executor& exec) { return adam<float>(exec, 3); });
+  TestExecutor exec;
+  const std::vector<double> oracle = adam<double>(exec, 3);
+  EXPECT_LT(largest_error(got, oracle), 1e-6);
+  for (const std::int64_t i : {std::int64_t{0}, std::int64_t{77}, kSize - 1}) {
+    double p = static_cast<double>(random_value(1, i)), m = 0, v = 0;
+    for (int step = 1; step <= 3; ++step) {
+      const double g = 0.5 * static_cast<double>(random_value(10 + static_cast<std::uint32_t>(step), i));
+      m = 0.9 * m + 0.1 * g;
+      v = 0.999 * v + 0.001 * g * g;
+      const double update = m / (1 - std::pow(0.9, step)) / (std::sqrt(v / (1 - std::pow(0.999, step))) + 1e-8);
+      p -= 1e-2 * (update + 0.1 * p);
+    }
+    EXPECT_NEAR(oracle[static_cast<std::size_t>(i)], p, 1e-14);
+  }
+}
+
+template <typename T>
+std::vector<T> sgd(Executor& exec, double momentum) {
+  Tensor p = random_tensor<T>(exec, {kSize}, 1), buf = random_tensor<T>(exec, {kSize}, 2);
+  for (int step = 0; step < 3; ++step)
+    sgd_step(exec, 0.1, momentum, 0.01, 0.5, step == 0, p,
+             random_tensor<T>(exec, {kSize}, 10 + static_cast<std::uint32_t>(step)),
+             momentum == 0 ? TensorView() : buf.view());
+  return values<T>(p);
+}
+
+TEST(OptimizerStep, SgdAgreesWithTheFormulaOnEveryIsa) {
+  for (const double momentum : {0.0, 0.9}) {
+    const std::vector<float> got = same_everywhere([&](Executor& exec) { return sgd<float>(exec, momentum); });
+    TestExecutor exec;
+    const std::vector<double> oracle = sgd<double>(exec, momentum);
+    EXPECT_LT(largest_error(got, oracle), 1e-6);
+    double p = static_cast<double>(random_value(1, 5)), buf = 0;
+    for (int step = 0; step < 3; ++step) {
+      const double g = 0.5 * static_cast<double>(random_value(10 + static_cast<std::uint32_t>(step), 5)) + 0.01 * p;
+      buf = step == 0 ? g : momentum * buf + g;
+      p -= 0.1 * buf;
+    }
+    EXPECT_NEAR(oracle[5], p, 1e-14);
+  }
+}
+
+TEST(OptimizerStep, SquaredNormIsExactOverSegments) {
+  ExactSum expected;
+  for (std::int64_t begin = 0; begin < kSize; begin += 64) {
+    double squares = 0;
+    for (std::int64_t i = begin; i < std::min(kSize, begin + 64); ++i)
+      squares += static_cast<double>(random_value(1, i)) * static_cast<double>(random_value(1, i));
+    expected.add(squares);
+  }
+  for (const std::string& isa : supported_isas()) {
+    use_isa(isa);
+    for (const std::int64_t cut : {std::int64_t{0}, std::int64_t{64}, std::int64_t{6400}}) {
+      TestExecutor exec(2);
+      const Tensor x = random_tensor<float>(exec, {kSize}, 1);
+      ExactSum sum;
+      add_squared_norm(exec, x.slice(0, cut, kSize), sum);
+      add_squared_norm(exec, x.slice(0, 0, cut), sum);
+      EXPECT_EQ(sum.value(), expected.value()) << isa << " cut at " << cut;
+    }
+  }
+  use_isa("");
+  TestExecutor exec;
+  ExactSum wide;
+  add_squared_norm(exec, random_tensor<double>(exec, {kSize}, 1), wide);
+  EXPECT_EQ(wide.value(), expected.value());
+}
+
+TEST(OptimizerStep, FindsNonFiniteValuesAndZeros) {
+  for (const std::string& isa : supported_isas()) {
+    use_isa(isa);
+    TestExecutor exec(2);
+    Tensor x = random_tensor<float>(exec, {kSize}, 1);
+    EXPECT_TRUE(all_finite(exec, x));
+    EXPECT_EQ(count_zeros(exec, x), 0);
+    for (const std::int64_t at : {std::int64_t{0}, std::int64_t{16383}, kSize - 1}) {
+      float& value = x.data<float>()[at];
+      const float old = value;
+      for (const double bad : {std::nan(""), static_cast<double>(std::numeric_limits<float>::infinity()),
+                               -static_cast<double>(std::numeric_limits<float>::infinity())}) {
+        value = static_cast<float>(bad);
+        EXPECT_FALSE(all_finite(exec, x)) << isa << " at " << at;
+      }
+      value = std::numeric_limits<float>::max();
+      EXPECT_TRUE(all_finite(exec, x));
+      value = old;
+    }
+    x.data<float>()[3] = 0.0F;
+    x.data<float>()[kSize - 1] = -0.0F;
+    EXPECT_EQ(count_zeros(exec, x), 2) << isa;
+  }
+  use_isa("");
+}
+
+TEST(OptimizerStep, EmptyMetaAndWrongShapes) {
+  std::int64_t counted[2];
+  for (const bool meta : {false, true}) {
+    TestExecutor exec(1, meta ? Device::meta : Device::cpu);
+    for (const std::int64_t size : {0, 100}) {
+      Tensor p = exec.zeros({size}, DType::float32), wrong = exec.zeros({size + 1}, DType::float32);
+      ExactSum sum;
+      adamw_step(exec, adam_step(1), p, p, p, p);
+      sgd_step(exec, 0.1, 0, 0, 1, true, p, p, {});
+      add_squared_norm(exec, p, sum);
+      EXPECT_TRUE(all_finite(exec, p));
+      EXPECT_EQ(count_zeros(exec, p), meta ? 0 : size);
+      EXPECT_EQ(sum.value(), 0);
+      EXPECT_THROW(adamw_step(exec, adam_step(1), p, wrong, p, p), Error);
+      EXPECT_THROW(sgd_step(exec, 0.1, 0.9, 0, 1, true, p, p, {}), Error);
+    }
+    counted[meta ? 1 : 0] = exec.counters().bytes_moved;
+  }
+  EXPECT_EQ(counted[0], counted[1]);
+}
+
+}  // namespace
+}  // namespace megatron::kernels

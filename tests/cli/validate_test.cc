@@ -1,0 +1,120 @@
+// The program as a user calls it: validate, options, inspect, and mistakes in the command itself.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace {
+
+using nlohmann::json;
+
+struct Result {
+  int status = -1;
+  std::string output;  // standard output, then standard error
+};
+
+Result megatron_command(const std::string& arguments) {
+  Result result;
+  const std::string command = std::string("'") + MEGATRON_BINARY + "' " + arguments + " 2>&1";
+  FILE* pipe = popen(command.c_str(), "r");
+  if (pipe == nullptr) return result;
+  char buffer[4096];
+  for (std::size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) result.output.append(buffer, n);
+  const int status = pclose(pipe);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::string config_file() {
+  const std::string path = testing::TempDir() + "megatron_cli_test.yaml";
+  std::ofstream(path) << "tensor_model_parallel_size: 8\npipeline_model_parallel_size: 4\nnum_layers: 32\n"
+                         "hidden_size: 4096\nnum_attention_heads: 32\nffn_hidden_size: 16384\nmicro_batch_size: 4\n"
+                         "global_batch_size: 1024\nlr: 1e-4\nseq_len: 2048\nbf16: True\n";
+  return path;
+}
+
+TEST(Program, HelpVersionAndUnknownCommands) {
+  EXPECT_EQ(megatron_command("--help").status, 0);
+  EXPECT_TRUE(contains(megatron_command("--help").output, "validate"));
+  EXPECT_EQ(megatron_command("--version").status, 0);
+  const Result unknown = megatron_command("validat");
+  EXPECT_EQ(unknown.status, 2);
+  EXPECT_TRUE(contains(unknown.output, "nearest: validate"));
+}
+
+TEST(Validate, PrintsEveryDerivedNumber) {
+  const Result result = megatron_command("validate --config '" + config_file() + "' --world-size 32");
+  EXPECT_EQ(result.status, 0) << result.output;
+  for (const char* part :
+       {"micro-batches 256", "padded to 51 200", "8 | 8 | 8 | 8", "6 658 404 352", "float32", "stage 3", "valid"})
+    EXPECT_TRUE(contains(result.output, part)) << part << "\n" << result.output;
+}
+
+TEST(Validate, JsonAndExitStatus) {
+  const std::string config = "--config '" + config_file() + "' --json ";
+  const Result good = megatron_command("validate --world-size 32 " + config);
+  EXPECT_EQ(good.status, 0);
+  const json numbers = json::parse(good.output);
+  EXPECT_EQ(numbers["dp"], 1);
+  EXPECT_EQ(numbers["num_microbatches"], 256);
+  EXPECT_EQ(numbers["memory_per_rank"].size(), 4u);
+  EXPECT_TRUE(numbers["errors"].empty() && numbers["not_built"].empty());
+  const Result wrong = megatron_command("validate --world-size 33 " + config);
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_EQ(json::parse(wrong.output)["errors"].size(), 1u);
+  const Result later = megatron_command("validate --world-size 32 --use-distributed-optimizer " + config);
+  EXPECT_EQ(later.status, 2);
+  EXPECT_TRUE(json::parse(later.output)["errors"].empty());
+  EXPECT_EQ(json::parse(later.output)["not_built"].size(), 1u);
+}
+
+TEST(Options, ListAndMistake) {
+  const Result result = megatron_command("options");
+  EXPECT_EQ(result.status, 0);
+  EXPECT_TRUE(contains(result.output, "--hidden-size"));
+  EXPECT_TRUE(contains(result.output, "Different from Megatron-LM on purpose"));
+  EXPECT_EQ(megatron_command("options --mardown").status, 2);
+}
+
+TEST(Inspect, RanksOfFourThousand) {
+  const Result result = megatron_command("inspect ranks --world-size 4096 --global-batch-size 4096 --json --config '" +
+                                         config_file() + "'");
+  ASSERT_EQ(result.status, 0) << result.output.substr(0, 500);
+  const json ranks = json::parse(result.output);
+  EXPECT_EQ(ranks["groups"]["dp"].size(), 32u);
+  EXPECT_EQ(ranks["groups"]["dp"][0][1], 8);
+  EXPECT_EQ(ranks["groups"]["pp"][0], json({0, 1024, 2048, 3072}));
+  EXPECT_EQ(ranks["ranks"].size(), 4096u);
+}
+
+TEST(Inspect, ModelTable) {
+  const std::string run =
+      "inspect model --preset tiny --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 ";
+  const Result text = megatron_command(run);
+  EXPECT_EQ(text.status, 0) << text.output;
+  EXPECT_TRUE(contains(text.output, "decoder.layers.3.mlp.linear_fc2.weight"));
+  const json table = json::parse(megatron_command(run + "--json").output);
+  EXPECT_EQ(table["parameters"][0]["name"], "embedding.word_embeddings.weight");
+  EXPECT_EQ(table["parameters"][0]["local_shape"], json({4096, 256}));
+  std::int64_t sum = 0;
+  for (const auto& row : table["parameters"]) {
+    std::int64_t numel = 1;
+    for (const auto& size : row["shape"]) numel *= size.get<std::int64_t>();
+    sum += numel;
+  }
+  EXPECT_EQ(table["parameters_total"], sum);
+}
+
+TEST(Inspect, MistakesAreRefused) {
+  EXPECT_EQ(megatron_command("inspect").status, 2);
+  EXPECT_TRUE(contains(megatron_command("inspect rank").output, "nearest: ranks"));
+  const Result wrong = megatron_command("inspect ranks --preset tiny --world-size 3 --tensor-model-parallel-size 2");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_TRUE(contains(wrong.output, "world size 3 not divisible"));
+}
+
+}  // namespace

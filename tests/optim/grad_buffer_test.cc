@@ -251,7 +251,9 @@ TEST(GradBuffer, TiedTable) {
     }
     buffer.finish_step();
     for (nn::Parameter* p : made.all)
-      if (p->name == "table") EXPECT_EQ(values_of(p->main_grad), together);
+      if (p->name == "table") {
+        EXPECT_EQ(values_of(p->main_grad), together);
+      }
   });
 }
 

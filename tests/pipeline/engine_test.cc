@@ -125,7 +125,9 @@ TEST(Engine, EvaluationKeepsNothing) {
     const StepOutput output = engine.run_step(program[static_cast<std::size_t>(rank.mesh.pp.rank())], batches, nullptr);
     EXPECT_EQ(stage.most_stashes, 0);
     EXPECT_EQ(stage.modes, std::vector<nn::Mode>(3, nn::Mode::evaluate));
-    if (rank.mesh.is_last_stage()) EXPECT_EQ(output.loss_sum.value(), expected);
+    if (rank.mesh.is_last_stage()) {
+      EXPECT_EQ(output.loss_sum.value(), expected);
+    }
   });
 }
 
@@ -191,10 +193,13 @@ TEST(Engine, BadTensorsOfStagesAreNamed) {
       const auto program = schedule::insert_communication(schedule::one_f_one_b(3, 4));
       const StepOutput output =
           engine.run_step(program[static_cast<std::size_t>(rank.mesh.pp.rank())], batches, nullptr);
-      if (rank.mesh.pp.rank() == 1)
+      if (rank.mesh.pp.rank() == 1) {
         EXPECT_EQ(output.first_bad_tensor,
                   forward ? "output of stage 1 for micro-batch 2" : "input gradient of stage 1 for micro-batch 2");
-      if (rank.mesh.is_last_stage()) EXPECT_EQ(output.first_bad_tensor, forward ? "loss of micro-batch 2" : "");
+      }
+      if (rank.mesh.is_last_stage()) {
+        EXPECT_EQ(output.first_bad_tensor, forward ? "loss of micro-batch 2" : "");
+      }
     });
   }
 }
@@ -229,7 +234,9 @@ TEST(Engine, TellsWhatItDoes) {
       Engine engine(rank, stage, run, {});
       const auto list = schedule::training_program(make_parallel(1, 2), 2)[static_cast<std::size_t>(rank.mesh.rank)];
       const StepOutput output = engine.run_step(list, batches, nullptr, 5);
-      if (rank.mesh.rank == 1) EXPECT_EQ(recording.notes, "0rf0@5 0F0@5 0B0@5 0sb0@5 1rf0@5 1F0@5 1B0@5 1sb0@5 ");
+      if (rank.mesh.rank == 1) {
+        EXPECT_EQ(recording.notes, "0rf0@5 0F0@5 0B0@5 0sb0@5 1rf0@5 1F0@5 1B0@5 1sb0@5 ");
+      }
       double before = 0.0;
       for (std::size_t i = 0; i < list.size(); ++i) {
         const InstructionTime& time = output.times.instructions[i];

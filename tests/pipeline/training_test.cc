@@ -73,8 +73,8 @@ TEST_P(Models, WeightGradientsOfTheirOwn) {
 INSTANTIATE_TEST_SUITE_P(Kinds, Models,
                          ::testing::Values(std::pair{false, true}, std::pair{false, false}, std::pair{true, true},
                                            std::pair{true, false}),
-                         [](const auto& info) {
-                           return str_cat(info.param.first ? "Llama" : "Gpt2", info.param.second ? "Tied" : "Untied");
+                         [](const auto& kind) {
+                           return str_cat(kind.param.first ? "Llama" : "Gpt2", kind.param.second ? "Tied" : "Untied");
                          });
 
 /// Both copies of a tied table stay equal, and equal to the one of a single stage.

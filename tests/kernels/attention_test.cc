@@ -104,11 +104,13 @@ TEST(Attention, AgreesWithTheOracle) {
 
 TEST(Attention, SameBitsOnEveryIsaAndNumberOfThreads) {
   for (const Case& c : cases())
-    same_everywhere([&](Executor& exec) {
-      const std::vector<float> dense = Pass<float>(exec, c, 0).all();
-      EXPECT_TRUE(same_bits(dense, Pass<float>(exec, c, 5).all())) << c.name;
-      return dense;
-    });
+    same_everywhere(
+        [&](Executor& exec) {
+          const std::vector<float> dense = Pass<float>(exec, c, 0).all();
+          EXPECT_TRUE(same_bits(dense, Pass<float>(exec, c, 5).all())) << c.name;
+          return dense;
+        },
+        c.starts.back() < 200);
 }
 
 // A sequence's results do not change with what else is in the batch, nor a head's with the other heads.

@@ -126,9 +126,24 @@ class PanelMover {
     }
   }
 
+  /// Where the panel lies as it must stand in the file, if this rank holds it so; else null.
+  const std::byte* whole_panel(const PlannedTensor& tensor, const Panel& panel) const {
+    for (const PlannedBox& planned : tensor.boxes) {
+      const spec::Box part = cut(planned.box, panel);
+      if (planned.rank != world_.rank() || part.rows != panel.rows || part.cols != tensor.cols) continue;
+      const LocalBox local = local_box(tensor, planned.box, part);
+      if (local.row_stride == tensor.row_bytes()) return local.data;
+    }
+    return nullptr;
+  }
+
   void receive_and_write(const PlannedTensor& tensor, const Panel& panel) {
     const std::int64_t element = dtype_size(tensor.dtype);
     const std::int64_t panel_bytes = panel.rows * tensor.row_bytes();
+    if (const std::byte* const whole = whole_panel(tensor, panel)) {
+      failure_.guard([&] { write_panel(tensor, panel, {whole, static_cast<std::size_t>(panel_bytes)}); });
+      return;
+    }
     std::vector<std::pair<spec::Box, comm::Pending<Tensor>>> arriving;
     for (const PlannedBox& planned : tensor.boxes) {
       const spec::Box part = cut(planned.box, panel);

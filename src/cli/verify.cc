@@ -3,11 +3,11 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "cli/command.h"
+#include "cli/run_parsing.h"
 #include "config/option_table.h"
 #include "config/parse.h"
 #include "train/assemble.h"
@@ -48,8 +48,7 @@ spec::RunSpec make_run(const config::ParsedRun& parsed, const interop::HuggingFa
                        const interop::ReferenceCase& reference) {
   spec::RunSpec run = parsed.spec;
   train::describe_verification(run, model.model(), reference);
-  const int launched = comm::launcher_world_size();
-  const auto problems = config::complete_run(run, launched > 0 ? std::optional<int>(launched) : std::nullopt);
+  const std::vector<std::string> problems = config::complete_run(run, launcher_size());
   std::string lines;
   for (const std::string& problem : problems) lines += (lines.empty() ? "" : "\n") + problem;
   if (!lines.empty()) throw ConfigError(lines);
@@ -101,13 +100,7 @@ void print_report(const train::VerifyReport& report, bool json) {
                report.not_compared.size());
 }
 
-}  // namespace
-
-int run_verify(Arguments args) {
-  const int launched = comm::launcher_world_size();
-  const config::ParsedRun parsed = config::parse_run(
-      args, {config::ParseMode::layout, verify_options(), launched > 0 ? std::optional<int>(launched) : std::nullopt});
-  config::require_accepted(parsed);
+int verify(const config::ParsedRun& parsed) {
   const std::string folder = own_value(parsed, "--hf"), file = own_value(parsed, "--reference");
   refuse_described_options(parsed);
   const interop::HuggingFaceModel model(folder);
@@ -117,9 +110,29 @@ int run_verify(Arguments args) {
   const auto world = train::create_world(run);
   const bool main = world->is_main_process();
   if (main) print_settings(json ? stderr : stdout, reference);
-  const train::VerifyReport report = train::verify(*world, run, model, reference);
+  train::VerifyReport report;
+  try {
+    report = train::verify(*world, run, model, reference);
+  } catch (const Error& error) {
+    if (!world->failure_reported()) throw;
+    return exit_status(error);  // the line of the failed rank has been printed
+  }
   if (main) print_report(report, json);
   return report.passed() ? 0 : 1;
+}
+
+}  // namespace
+
+int run_verify(Arguments args) {
+  try {
+    const config::ParsedRun parsed =
+        config::parse_run(args, {config::ParseMode::layout, verify_options(), launcher_size()});
+    config::require_accepted(parsed);
+    return verify(parsed);
+  } catch (const Error& error) {
+    if (is_first_process()) throw;
+    return exit_status(error);
+  }
 }
 
 }  // namespace megatron::cli

@@ -17,12 +17,8 @@ struct Subject {
 constexpr Subject kSubjects[] = {
     {"ranks", inspect_ranks},
     {"model", inspect_model},
-#if __has_include("cli/inspect_pipeline.cc")
     {"pipeline", inspect_pipeline},
-#endif
-#if __has_include("cli/inspect_lr.cc")
     {"lr", inspect_lr},
-#endif
 };
 
 }  // namespace

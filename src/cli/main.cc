@@ -1,4 +1,5 @@
 // The program: finds the command, runs it, turns exceptions into exit statuses.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -7,6 +8,7 @@
 #include "base/check.h"
 #include "cli/command.h"
 #include "config/nearest.h"
+#include "config/option_docs.h"
 
 namespace {
 
@@ -19,39 +21,26 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-#if __has_include("cli/train.cc")
     {"train", megatron::cli::run_train, "train or continue a model"},
-#endif
-#if __has_include("cli/validate.cc")
     {"validate", megatron::cli::run_validate, "check a configuration and print every derived number"},
-#endif
-#if __has_include("cli/inspect.cc")
     {"inspect", megatron::cli::run_inspect, "ranks | model | pipeline | lr: look inside, no run needed"},
-#endif
-#if __has_include("cli/preprocess.cc")
     {"preprocess", megatron::cli::run_preprocess, "text or JSON lines to .bin/.idx"},
-#endif
-#if __has_include("cli/generate.cc")
     {"generate", megatron::cli::run_generate, "sample text from a checkpoint"},
-#endif
-#if __has_include("cli/verify.cc")
     {"verify", megatron::cli::run_verify, "compare with the numbers of another program"},
-#endif
-#if __has_include("cli/bench.cc")
     {"bench", megatron::cli::run_bench, "measure speed"},
-#endif
-#if __has_include("cli/doctor.cc")
     {"doctor", megatron::cli::run_doctor, "what this build has and this machine offers"},
-#endif
-#if __has_include("cli/options.cc")
     {"options", megatron::cli::run_options, "list all options [--markdown]"},
-#endif
 };
 
 void print_help() {
   std::puts("usage: megatron COMMAND [--config FILE] [--any-megatron-option VALUE ...]\n\ncommands:");
   for (const Command& command : kCommands) std::printf("  %-12s %s\n", command.name, command.help);
   std::puts("\nmegatron --version prints the version; megatron options lists the options.");
+}
+
+int print_command_help(const Command& command) {
+  std::printf("megatron %s: %s\n\n%s", command.name, command.help, megatron::config::option_table_text().c_str());
+  return 0;
 }
 
 int unknown_command(const std::string& name) {
@@ -70,6 +59,7 @@ int fail(const char* text, int status) {
 }
 
 int run(const Command& command, const std::vector<std::string>& args) {
+  if (std::find(args.begin(), args.end(), "--help") != args.end()) return print_command_help(command);
   try {
     return command.run(args);
   } catch (const megatron::ConfigError& error) {

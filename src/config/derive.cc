@@ -1,5 +1,7 @@
 #include "config/derive.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "base/units.h"
 #include "spec/layer_split.h"
@@ -11,6 +13,7 @@ namespace {
 using spec::Activation;
 
 constexpr std::int64_t kByteLevelVocabulary = 257;
+constexpr std::int64_t kMostRanks = 1'000'000'000;  // where no world size is given
 
 void derive_activation(Draft& d, Derived& out) {
   const Switches& s = d.switches;
@@ -54,6 +57,20 @@ void derive_sizes(Draft& d) {
                                          : spec::ParamsDType::float32;
 }
 
+/// Counts of larger models would leave 64 bits.
+constexpr double kMostParameters = 1e17;
+
+bool is_too_large(const Draft& d) {
+  const auto& m = d.run.model;
+  const auto& moe = d.described.moe;
+  auto real = [](std::int64_t n) { return static_cast<double>(n); };
+  const double ffn = std::max(real(m.ffn_hidden_size), real(moe.ffn_hidden_size.value_or(0)));
+  const double layer = real(m.hidden_size) * (3 * ffn * real(moe.num_experts.value_or(1)) +
+                                              4 * real(m.num_attention_heads) * real(m.kv_channels));
+  const double tables = 2 * real(m.hidden_size) * (real(m.padded_vocab_size) + real(m.max_position_embeddings));
+  return real(m.num_layers) * layer + tables > kMostParameters;
+}
+
 void derive_vocabulary(Draft& d, Derived& out) {
   auto& m = d.run.model;
   const Switches& s = d.switches;
@@ -70,7 +87,7 @@ void derive_vocabulary(Draft& d, Derived& out) {
 void derive_world(Draft& d, Derived& out, std::optional<int> launcher) {
   auto& p = d.run.parallel;
   const std::int64_t product = std::int64_t{p.tensor_parallel} * p.pipeline_parallel * p.context_parallel;
-  const std::int64_t world = launcher ? *launcher : d.switches.world_size.value_or(product);
+  const std::int64_t world = launcher ? *launcher : d.switches.world_size.value_or(std::min(product, kMostRanks));
   p.world_size = static_cast<int>(world);
   p.data_parallel = world % product == 0 ? static_cast<int>(world / product) : 0;
   if (p.tensor_parallel == 1 && p.sequence_parallel) {
@@ -174,6 +191,7 @@ Derived derive(Draft& d, std::optional<int> launcher_world_size) {
   derive_sizes(d);
   derive_world(d, out, launcher_world_size);
   derive_vocabulary(d, out);
+  out.too_large = is_too_large(d);
   derive_split(d, out);
   derive_experts(d, out);
   derive_batch(d);

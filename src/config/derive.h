@@ -20,6 +20,7 @@ struct Derived {
   bool sequence_parallel_turned_off = false;
   bool default_vocabulary = false;
   bool activation_conflict = false;
+  bool too_large = false;  // counts would leave 64 bits
 };
 
 /// `launcher_world_size`: processes that mpirun or srun started, if any.

@@ -10,8 +10,7 @@ namespace megatron::config {
 namespace {
 
 constexpr const char* kDifferences[] = {
-    "The loss is the sum over all trained tokens of the global batch divided by their number "
-    "(Megatron's --calculate-per-token-loss), for training and evaluation; there is no other mode.",
+    "The loss is averaged over the trained tokens of the global batch (Megatron's --calculate-per-token-loss), always.",
     "Padded columns of the vocabulary never enter the softmax; Megatron lets them take part.",
     "Reductions of gradients overlap with backward, and those of activations with weight gradients, always.",
     "SIGTERM and SIGINT are always handled: the run saves and stops after the iteration.",
@@ -40,7 +39,10 @@ std::string default_text(const Option& o, const Draft& fresh) {
 
 std::string help_text(const Option& o, const Draft& fresh) {
   std::string text = o.help;
-  if (!o.unit.empty()) text += " In " + o.unit + ".";
+  std::string lower = o.help;
+  for (char& c : lower)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  if (!o.unit.empty() && lower.find(o.unit) == std::string::npos) text += " In " + o.unit + ".";
   const std::string range = range_text(o), standard = default_text(o, fresh);
   if (!range.empty()) text += " Range: " + range + ".";
   if (!standard.empty()) text += " Default: " + standard + ".";
@@ -70,7 +72,7 @@ std::string escaped(std::string text) {
 
 }  // namespace
 
-std::string options_text() {
+std::string option_table_text() {
   std::ostringstream out;
   const Draft fresh;
   std::string topic;
@@ -82,7 +84,12 @@ std::string options_text() {
   }
   out << "\nSources: --config FILE (flat YAML), --preset NAME; preset < YAML < command line. Presets:\n";
   for (const Preset& p : presets()) out << "  " << p.name << ": " << p.help << '\n';
-  out << "\nDifferent from Megatron-LM on purpose\n";
+  return out.str();
+}
+
+std::string options_text() {
+  std::ostringstream out;
+  out << option_table_text() << "\nDifferent from Megatron-LM on purpose\n";
   for (const char* line : kDifferences) out << "  " << line << '\n';
   out << "\nOptions of Megatron-LM without a row of their own\n";
   const ForeignOptions foreign;

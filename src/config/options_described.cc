@@ -13,14 +13,16 @@ std::vector<Option> expert_rows() {
   auto add = [&rows](Option&& o) { rows.push_back(std::move(o).unbuilt(kExperts)); };
   add(value(
           "--num-experts", [](Draft & d) -> auto& { return d.described.moe.num_experts; }, "Experts of an MoE layer.")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e5));
   add(value(
       "--moe-layer-freq", [](Draft & d) -> auto& { return d.described.moe.layer_freq; },
       "Which layers hold experts: every Nth, or a list such as ([0]*3+[1]*58)."));
   add(value(
           "--moe-ffn-hidden-size", [](Draft & d) -> auto& { return d.described.moe.ffn_hidden_size; },
           "Width of an expert; unset: --ffn-hidden-size.")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e7));
   add(value(
           "--moe-shared-expert-intermediate-size",
           [](Draft & d) -> auto& { return d.described.moe.shared_expert_intermediate_size; },
@@ -48,11 +50,13 @@ std::vector<Option> expert_rows() {
   add(value(
           "--expert-model-parallel-size", [](Draft & d) -> auto& { return d.run.parallel.expert_parallel; },
           "Ranks that share the experts.")
-          .at_least(1));
+          .at_least(1)
+          .at_most(65536));
   add(value(
           "--expert-tensor-parallel-size", [](Draft & d) -> auto& { return d.described.moe.expert_tensor_parallel; },
           "Tensor parallel size inside an expert.")
-          .at_least(1));
+          .at_least(1)
+          .at_most(65536));
   return rows;
 }
 
@@ -149,6 +153,7 @@ std::vector<Option> layout_rows() {
                      "--context-parallel-size", [](Draft & d) -> auto& { return d.run.parallel.context_parallel; },
                      "Ranks that share each sequence.")
                      .at_least(1)
+                     .at_most(65536)
                      .unbuilt("context parallelism is not built in this version | --sequence-parallel"));
   rows.push_back(value(
                      "--mtp-num-layers", [](Draft & d) -> auto& { return d.described.mtp_num_layers; },

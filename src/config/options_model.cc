@@ -12,27 +12,33 @@ std::vector<Option> size_rows() {
   add(value(
           "--num-layers", [](Draft & d) -> auto& { return d.run.model.num_layers; }, "Decoder layers.")
           .in("layers")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e5));
   add(value(
           "--encoder-num-layers", [](Draft & d) -> auto& { return d.switches.encoder_num_layers; },
           "Same as --num-layers for decoder-only models.")
           .in("layers")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e5));
   add(value(
           "--hidden-size", [](Draft & d) -> auto& { return d.run.model.hidden_size; }, "Width of the residual stream.")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e6));
   add(value(
           "--num-attention-heads", [](Draft & d) -> auto& { return d.run.model.num_attention_heads; }, "Query heads.")
           .in("heads")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e6));
   add(value(
           "--ffn-hidden-size", [](Draft & d) -> auto& { return d.run.model.ffn_hidden_size; },
           "Width of the MLP; unset: 4 x hidden, gated: int(4 x hidden x 2/3 / 64) x 64.")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e7));
   add(value(
           "--kv-channels", [](Draft & d) -> auto& { return d.run.model.kv_channels; },
           "Size of a head; unset: hidden / heads.")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e6));
   add(flag(
       "--group-query-attention", [](Draft & d) -> auto& { return d.switches.group_query_attention; },
       "Query heads share keys and values in groups."));
@@ -40,27 +46,32 @@ std::vector<Option> size_rows() {
           "--num-query-groups", [](Draft & d) -> auto& { return d.switches.num_query_groups; },
           "Key/value heads with --group-query-attention.")
           .in("heads")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e6));
   add(value(
           "--max-position-embeddings", [](Draft & d) -> auto& { return d.run.model.max_position_embeddings; },
           "Most positions the model can take; unset: the sequence length.")
           .in("tokens")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e9));
   add(value(
           "--seq-length", [](Draft & d) -> auto& { return d.run.model.seq_length; }, "Tokens of a sample.")
           .alias("--seq-len")
           .in("tokens")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e9));
   add(value(
           "--vocab-size", [](Draft & d) -> auto& { return d.switches.vocab_size; },
           "Entries of the vocabulary; unset: the tokenizer's.")
           .in("tokens")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e9));
   add(value(
           "--padded-vocab-size", [](Draft & d) -> auto& { return d.switches.padded_vocab_size; },
           "Rows of the embedding, padding included; unset: rounded up.")
           .in("rows")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e9));
   add(off_flag(
           "--no-pad-vocab-size", "pad_vocab_size", [](Draft & d) -> auto& { return d.switches.pad_vocab_size; },
           "Do not round the vocabulary up.")
@@ -68,7 +79,8 @@ std::vector<Option> size_rows() {
   add(value(
           "--make-vocab-size-divisible-by", [](Draft & d) -> auto& { return d.run.model.make_vocab_size_divisible_by; },
           "The padded vocabulary is a multiple of this times the tensor parallel size.")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e6));
   add(flag(
       "--untie-embeddings-and-output-weights",
       [](Draft & d) -> auto& { return d.run.model.untie_embeddings_and_output_weights; },

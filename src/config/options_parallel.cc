@@ -10,17 +10,20 @@ std::vector<Option> parallel_options() {
           "Ranks of the run; unset: the launcher's processes, else tensor x pipeline x context parallel size.")
           .in("ranks")
           .at_least(1)
+          .at_most(1e7)
           .our_own());
   add(value(
           "--tensor-model-parallel-size", [](Draft & d) -> auto& { return d.run.parallel.tensor_parallel; },
           "Ranks that share each layer.")
           .in("ranks")
-          .at_least(1));
+          .at_least(1)
+          .at_most(65536));
   add(value(
           "--pipeline-model-parallel-size", [](Draft & d) -> auto& { return d.run.parallel.pipeline_parallel; },
           "Stages of consecutive layers.")
           .in("ranks")
-          .at_least(1));
+          .at_least(1)
+          .at_most(65536));
   add(flag(
       "--sequence-parallel", [](Draft & d) -> auto& { return d.run.parallel.sequence_parallel; },
       "Norms, dropout and residuals on 1/TP of the tokens."));

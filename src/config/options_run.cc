@@ -9,12 +9,14 @@ std::vector<Option> batch_options() {
           "--micro-batch-size", [](Draft & d) -> auto& { return d.run.batch.micro_batch_size; },
           "Sequences of one forward pass of a rank.")
           .in("sequences")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e9));
   add(value(
           "--global-batch-size", [](Draft & d) -> auto& { return d.run.batch.global_batch_size; },
           "Sequences of one step; unset: micro-batch x data parallel size.")
           .in("sequences")
-          .at_least(1));
+          .at_least(1)
+          .at_most(1e9));
   add(value(
           "--train-iters", [](Draft & d) -> auto& { return d.run.batch.train_iters; }, "Length of the run.")
           .in("iterations")

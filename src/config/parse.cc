@@ -67,7 +67,8 @@ class Parser {
     for (const auto* list : {&input_.known, &input_.foreign})
       for (const Occurrence& o : *list) given.insert(o.name);
     return {draft_.run,          draft_.described,       findings_.notices,     findings_.errors,
-            findings_.not_built, std::move(input_.rest), std::move(input_.own), {given.begin(), given.end()}};
+            findings_.not_built, std::move(input_.rest), std::move(input_.own), {given.begin(), given.end()},
+            countable_};
   }
 
  private:
@@ -171,6 +172,9 @@ class Parser {
     if (!derived.split_problem.empty())
       context.error({"--num-layers", "--pipeline-model-parallel-size"}, derived.split_problem);
     if (!derived.pattern_problem.empty()) context.error({"--moe-layer-freq"}, derived.pattern_problem);
+    countable_ = !derived.too_large;
+    if (derived.too_large)
+      context.error({"--num-layers", "--hidden-size", "--ffn-hidden-size"}, "more than 10^17 parameters");
     if (derived.activation_conflict)
       findings_.errors.push_back(
           "--swiglu, --geglu, --squared-relu, --openai-gelu, --activation-func: only one activation at a time");
@@ -211,6 +215,7 @@ class Parser {
   Draft draft_;
   Findings findings_;
   std::map<std::string, std::string> unbuilt_choices_;
+  bool countable_ = true;
 };
 
 }  // namespace

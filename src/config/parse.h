@@ -27,6 +27,7 @@ struct ParsedRun {
   std::vector<std::string> rest;                        // words that belong to no option
   std::map<std::string, std::string> own;               // the command's own options; a switch maps to "true"
   std::vector<std::string> given;                       // canonical names of all options that were given
+  bool countable = true;                                // false: too large a model for counts of 64 bits
 
   bool accepted() const { return errors.empty() && not_built.empty(); }
 };

@@ -10,6 +10,7 @@ namespace {
 void count_model(const ParsedRun& run, Summary& out) {
   const auto& m = run.spec.model;
   out.has_model = m.num_layers > 0 && m.hidden_size > 0 && m.num_attention_heads > 0 && m.num_query_groups > 0;
+  out.has_model = out.has_model && run.countable;
   if (!out.has_model) return;
   out.parameters = spec::count_parameters(m, run.described);
   if (run.spec.batch.global_batch_size > 0)

@@ -55,6 +55,7 @@ std::optional<bool> parse_truth(std::string_view text) {
 }
 
 std::string format_real(double value) {
+  if (value == std::floor(value) && std::abs(value) < 1e15) return std::to_string(static_cast<std::int64_t>(value));
   char buffer[32];
   const auto [end, error] = std::to_chars(buffer, buffer + sizeof(buffer), value);
   return error == std::errc() ? std::string(buffer, end) : std::string("?");

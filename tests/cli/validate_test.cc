@@ -41,6 +41,7 @@ TEST(Program, HelpVersionAndUnknownCommands) {
   EXPECT_EQ(megatron_command("--help").status, 0);
   EXPECT_TRUE(contains(megatron_command("--help").output, "validate"));
   EXPECT_EQ(megatron_command("--version").status, 0);
+  EXPECT_TRUE(contains(megatron_command("train --help").output, "--tensor-model-parallel-size"));
   const Result unknown = megatron_command("validat");
   EXPECT_EQ(unknown.status, 2);
   EXPECT_TRUE(contains(unknown.output, "nearest: validate"));

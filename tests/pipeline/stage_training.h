@@ -25,6 +25,7 @@ struct TrainingCase {
   std::int64_t micro_batch = 1;
   std::int64_t steps = 3;
   double lr = 1e-2;
+  DType dtype = DType::float32;
   std::uint64_t perturb_seed = 0;
   /// Weight gradients in instructions of their own (I, W).
   bool split_backward = false;
@@ -113,11 +114,13 @@ inline TrainingResult train(const TrainingCase& c) {
   std::mutex mutex;
   const spec::RunSpec run = testing::make_run(c.model, c.parallel, 8);
   const auto on_rank = [&](mesh::Rank& rank) {
-    const auto stage = model::build_stage(rank, run);
+    const auto stage = model::build_stage(rank, run, c.dtype);
     model::initialize_parameters(rank, *stage, 1234);
     optim::GradBuffer buffer(rank, stage->parameters(), 300);
     optim::Optimizer optimizer(rank, stage->parameters(), c.optimizer);
-    Engine engine(rank, *stage, run, {});
+    EngineOptions options;
+    options.hidden_dtype = c.dtype;
+    Engine engine(rank, *stage, run, options);
     const std::int64_t m = c.global_batch / (c.micro_batch * rank.mesh.dp.size());
     const auto list = program_of(c, m)[static_cast<std::size_t>(rank.mesh.pp.rank())];
     for (std::int64_t step = 0; step < c.steps; ++step) {

@@ -1,0 +1,86 @@
+// The preprocess command as a user calls it: forms of options, exit statuses, messages.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <string>
+
+#include "data/indexed_dataset.h"
+#include "temporary_folder.h"
+
+#ifdef MEGATRON_BINARY
+
+namespace megatron::data {
+namespace {
+
+using testing::TemporaryFolder;
+using testing::write_file;
+
+struct Outcome {
+  int status = -1;
+  std::string output;  // both streams
+};
+
+Outcome run(const std::string& arguments) {
+  std::FILE* pipe = ::popen((std::string("'") + MEGATRON_BINARY + "' preprocess " + arguments + " 2>&1").c_str(), "r");
+  Outcome outcome;
+  char piece[4096];
+  for (std::size_t got; (got = std::fread(piece, 1, sizeof(piece), pipe)) > 0;) outcome.output.append(piece, got);
+  const int status = ::pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return outcome;
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST(PreprocessCommand, WritesTheNamedFiles) {
+  const TemporaryFolder folder;
+  write_file(folder / "a b.jsonl", "{\"text\":\"\"}\n{\"text\":\"ab\"}\n");
+  const Outcome outcome = run("--input '" + (folder / "a b.jsonl") + "' --json-keys text --output-prefix '" +
+                              (folder / "o p") + "' --tokenizer-type=ByteLevel --append-eod --workers 1_0 --workers 2");
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "2 documents, 1 empty, 3 tokens, with end-of-document ids")) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "MB/s")) << outcome.output;
+  EXPECT_EQ(IndexedDataset(folder / "o p_text_document").get(0), (std::vector<std::int64_t>{97, 98, 256}));
+}
+
+TEST(PreprocessCommand, NamesTheBadLine) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.jsonl", "{\"text\":\"x\"}\n{\"text\":\"y\"}\n{\"content\":\"x\"}\n");
+  const Outcome outcome =
+      run("--input " + (folder / "a.jsonl") + " --output-prefix " + (folder / "o") + " --tokenizer-type ByteLevel");
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_TRUE(contains(outcome.output, "a.jsonl:3: missing key \"text\"; keys seen: \"content\"")) << outcome.output;
+  EXPECT_EQ(folder.num_files(), 1U);
+}
+
+TEST(PreprocessCommand, NamesAllMistakesAtOnce) {
+  const Outcome outcome =
+      run("--inptu x --workers 0 --split-sentences --tokenizer-type GPT2BPETokenizer --append-eod=3");
+  EXPECT_EQ(outcome.status, 2);
+  for (const char* part :
+       {"--inptu: unknown option; nearest is --input", "--workers 0: must be at least 1",
+        "--split-sentences: not built in this version", "--input: is required", "--output-prefix: is required",
+        "GPT2BPETokenizer: not built in this version", "--append-eod: takes no value"})
+    EXPECT_TRUE(contains(outcome.output, part)) << part << "\n" << outcome.output;
+}
+
+TEST(PreprocessCommand, RefusesAnEndOfDocumentThatIsNotThere) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", "1 2\n");
+  const Outcome outcome = run("--input " + (folder / "a.txt") + " --output-prefix " + (folder / "o") +
+                              " --tokenizer-type NullTokenizer --vocab-size 9 --null-tokenizer-eod-id -1 --append-eod");
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(contains(outcome.output, "append end-of-document asked, tokenizer NullTokenizer has no such token"));
+}
+
+TEST(PreprocessCommand, Help) {
+  const Outcome outcome = run("--help");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_TRUE(contains(outcome.output, "--json-keys KEY [KEY ...]"));
+}
+
+}  // namespace
+}  // namespace megatron::data
+
+#endif

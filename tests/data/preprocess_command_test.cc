@@ -1,6 +1,8 @@
 // The preprocess command as a user calls it: forms of options, exit statuses, messages.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <string>
@@ -72,6 +74,33 @@ TEST(PreprocessCommand, RefusesAnEndOfDocumentThatIsNotThere) {
                               " --tokenizer-type NullTokenizer --vocab-size 9 --null-tokenizer-eod-id -1 --append-eod");
   EXPECT_EQ(outcome.status, 2);
   EXPECT_TRUE(contains(outcome.output, "append end-of-document asked, tokenizer NullTokenizer has no such token"));
+}
+
+/// Peak resident bytes of a run in a process of its own.
+std::int64_t peak_bytes(const std::string& input, const std::string& prefix) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (std::freopen("/dev/null", "w", stdout) != nullptr)
+      ::execl(MEGATRON_BINARY, MEGATRON_BINARY, "preprocess", "--input", input.c_str(), "--output-prefix",
+              prefix.c_str(), "--tokenizer-type", "ByteLevel", "--workers", "1", static_cast<char*>(nullptr));
+    ::_exit(127);
+  }
+  int status = 0;
+  struct rusage usage {};
+  ::wait4(child, &status, 0, &usage);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  return usage.ru_maxrss * 1024;
+}
+
+// 200,000 documents of one token: what is kept in memory must not grow with them.
+TEST(PreprocessCommand, MemoryDoesNotGrowWithDocuments) {
+  const TemporaryFolder folder;
+  std::string text;
+  for (int i = 0; i < 200'000; ++i) text += "a\n";
+  write_file(folder / "small.txt", text.substr(0, 1000));
+  write_file(folder / "large.txt", text);
+  const std::int64_t small = peak_bytes(folder / "small.txt", folder / "o");
+  EXPECT_LT(peak_bytes(folder / "large.txt", folder / "o") - small, 64LL * 200'000);
 }
 
 TEST(PreprocessCommand, Help) {

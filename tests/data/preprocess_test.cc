@@ -1,7 +1,6 @@
 #include "data/preprocess.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include "base/check.h"
 #include "data/indexed_dataset.h"
@@ -173,27 +172,6 @@ TEST(Preprocess, LargeVocabulariesUseFourBytes) {
   const IndexedDataset dataset(folder / "out_text_document");
   EXPECT_EQ(dataset.type(), TokenType::int32);
   EXPECT_EQ(dataset.get(0), (Ints{66000, 1}));
-}
-
-// 200,000 documents of one token: what is kept in memory must not grow with them.
-TEST(Preprocess, MemoryDoesNotGrowWithDocuments) {
-  const TemporaryFolder folder;
-  std::string text;
-  for (int i = 0; i < 200'000; ++i) text += "a\n";
-  write_file(folder / "small.txt", text.substr(0, 1000));
-  write_file(folder / "large.txt", text);
-  const auto peak = [] {
-    struct rusage usage {};
-    ::getrusage(RUSAGE_SELF, &usage);
-    return usage.ru_maxrss * 1024;
-  };
-  PreprocessConfig config = config_for({folder / "small.txt"}, folder / "out");
-  config.block_bytes = 1 << 14;
-  preprocess(config, bytes());
-  const auto before = peak();
-  config.inputs = {folder / "large.txt"};
-  EXPECT_EQ(preprocess(config, bytes()).documents, 200'000);
-  EXPECT_LT(peak() - before, 64LL * 200'000);
 }
 
 }  // namespace

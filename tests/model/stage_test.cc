@@ -76,9 +76,11 @@ class Pytorch : public ::testing::TestWithParam<std::tuple<bool, std::tuple<int,
 
 TEST_P(Pytorch, Agrees) {
   const bool llama = std::get<0>(GetParam());
-  const auto [tp, pp, sequence_parallel] = std::get<1>(GetParam());
+  const auto& layout = std::get<1>(GetParam());
+  const bool sequence_parallel = std::get<2>(layout);
   const testing::PytorchNumbers& numbers = llama ? testing::kLlama : testing::kGpt;
-  const spec::RunSpec run = testing::make_run(tiny_model(llama), testing::make_parallel(tp, pp, 1, sequence_parallel));
+  const spec::RunSpec run = testing::make_run(
+      tiny_model(llama), testing::make_parallel(std::get<0>(layout), std::get<1>(layout), 1, sequence_parallel));
   const WholeTensors parameters = wave_parameters(numbers, run);
   testing::Gatherer gatherer;
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {

@@ -51,7 +51,9 @@ inline void grad_check(const Evaluate& evaluate, const WholeTensors& point, doub
   ASSERT_GT(largest, 0.0);
   constexpr double kStep = 1e-5;
   std::uint64_t stream = 100;
-  for (const auto& [name, gradient] : gradients) {
+  for (const auto& entry : gradients) {
+    const std::string& name = entry.first;  // a plain reference: lambdas below capture it
+    const std::vector<double>& gradient = entry.second;
     ASSERT_TRUE(point.count(name)) << name;
     ASSERT_EQ(point.at(name).size(), gradient.size()) << name;
     const auto largest_element =

@@ -12,7 +12,8 @@ enum class Transpose : std::uint8_t { no, yes };
 /// fp32 or fp64, all three alike. C aliases neither A nor B.
 /// Order (level 0): each element is a chain of fused multiply-adds in ascending k over chunks of 384, the sums of the
 /// chunks added in order (to C's old value first, when accumulating); independent of threads, tiles and slices of M and
-/// N, and the same on AVX2 and AVX-512. Counts 2·M·N·K FLOPs.
+/// N, and the same on every instruction set. (fp64, the oracle: products and sums rounded one by one.)
+/// Counts 2·M·N·K FLOPs. Small products run on the calling thread.
 void matmul(Executor& exec, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
             TensorView c, bool accumulate = false);
 

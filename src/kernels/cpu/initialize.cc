@@ -90,8 +90,7 @@ HWY_INLINE void values_of_quads(PhiloxKey key, float scale, std::uint64_t quad, 
     const VU words[4] = {c0, c1, c2, c3};
     for (int j = 0; j < 4; ++j) z[j] = hn::Mul(set(scale), hn::Sub(hn::Mul(set(2), unit_interval(words[j])), set(1)));
   }
-  store_interleaved(hn::BitCast(du, z[0]), hn::BitCast(du, z[1]), hn::BitCast(du, z[2]), hn::BitCast(du, z[3]),
-                    reinterpret_cast<std::uint32_t*>(values));
+  store_interleaved(z[0], z[1], z[2], z[3], values);
 }
 
 template <bool kNormal>

@@ -217,11 +217,12 @@ HWY_INLINE V first_lanes(V v, std::int64_t count) {
 }
 
 /// to[4·i + j] = lane i of the j-th vector.
-HWY_INLINE void store_interleaved(VU v0, VU v1, VU v2, VU v3, std::uint32_t* to) {
+template <typename Vector, typename T>
+HWY_INLINE void store_interleaved(Vector v0, Vector v1, Vector v2, Vector v3, T* to) {
 #if HWY_TARGET == HWY_SCALAR
   to[0] = v0.raw, to[1] = v1.raw, to[2] = v2.raw, to[3] = v3.raw;
 #else
-  hn::StoreInterleaved4(v0, v1, v2, v3, DU(), to);
+  hn::StoreInterleaved4(v0, v1, v2, v3, hn::Rebind<T, D>(), to);
 #endif
 }
 

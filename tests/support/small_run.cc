@@ -178,7 +178,8 @@ SmallResult train_small(const spec::RunSpec& run, const SmallOptions& options) {
   world_options.perturb_seed = options.perturb_seed;
   world_options.print_failure = false;
   if (run.fault.inject_fault.has_value()) world_options.faults = comm::parse_fault_plan(*run.fault.inject_fault);
-  const std::unique_ptr<comm::World> world = comm::create_local_world(world_options);
+  std::unique_ptr<comm::World> world = comm::create_local_world(world_options);
+  if (options.wrap_world) world = options.wrap_world(std::move(world));
   Collector collector(result);
   result.outcome = train::run_training(*world, process, &collector, hooks);
   return result;

@@ -54,6 +54,8 @@ struct SmallOptions {
   std::uint64_t perturb_seed = 0;
   /// Instead of the seed's initial weights; missing names keep them.
   Weights initial;
+  /// Puts something between the run and its world, such as a world that loses an operation; null: nothing.
+  std::function<std::unique_ptr<comm::World>(std::unique_ptr<comm::World>)> wrap_world;
 };
 
 /// Trains `run` (complete) in a local world and returns what happened. Rethrows what a rank threw.

@@ -38,6 +38,8 @@ struct Process {
   data::Datasets data;
   /// Number of the signal that asks the run to stop, 0 for none; null: never.
   const std::atomic<int>* stop_signal = nullptr;
+  /// Measure the machine's matrix product after the first step, for the log.
+  bool measure_peak = false;
 };
 
 /// Everything that belongs to one rank. Lives on the rank's thread.

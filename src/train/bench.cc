@@ -142,10 +142,10 @@ double bench_flops(const spec::ModelSpec& model, std::int64_t tokens) {
                                                 static_cast<double>(model.seq_length) * t;
 }
 
-double matmul_peak(kernels::Executor& exec) {
+double matmul_peak(kernels::Executor& exec, const std::vector<std::int64_t>& sizes) {
   double best = 0.0;
   const PhiloxKey key = make_philox_key(1234, RandomPurpose::test, 0);
-  for (const std::int64_t n : {1024, 2048, 3072}) {
+  for (const std::int64_t n : sizes) {
     Tensor a = exec.empty({n, n}, DType::float32), b = exec.empty({n, n}, DType::float32);
     Tensor c = exec.empty({n, n}, DType::float32);
     kernels::fill_uniform(exec, key, 1.0, 0, 0, n, a);
@@ -175,9 +175,10 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
   hooks.at_end = [&](RankParts& parts) {
     const std::int64_t rss = peak_resident_bytes();  // before the measurement below adds its own
     parts.mesh().world.barrier("bench.peak");
-    const double rate = matmul_peak(parts.exec());
+    const double rate = matmul_peak(parts.exec(), {1024, 2048, 3072});
     const std::lock_guard<std::mutex> lock(mutex);
     result.parameters = parts.num_parameters();
+    result.threads_per_rank = parts.exec().num_threads();
     result.peak_rss_bytes = std::max(result.peak_rss_bytes, rss);
     result.matmul_peak_flops_per_second += rate;
   };

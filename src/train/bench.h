@@ -20,6 +20,7 @@ std::vector<std::string> bench_preset(const std::string& preset, const std::stri
 
 struct BenchResult {
   std::int64_t parameters = 0, tokens_per_step = 0;
+  int threads_per_rank = 0;
   /// Medians over the measured steps.
   double tokens_per_second = 0, step_seconds = 0;
   double forward_seconds = 0, backward_seconds = 0, exposed_seconds = 0, optimizer_seconds = 0;
@@ -38,8 +39,8 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
 /// step, width = heads·head size; the second term is causal attention.
 double bench_flops(const spec::ModelSpec& model, std::int64_t tokens);
 
-/// Best rate of square float32 products (n = 1024, 2048, 3072; three each) on the executor's threads.
-double matmul_peak(kernels::Executor& exec);
+/// Best rate of square float32 products of these sizes, three each, on the executor's threads.
+double matmul_peak(kernels::Executor& exec, const std::vector<std::int64_t>& sizes);
 
 double median(std::vector<double> values);
 

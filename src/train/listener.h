@@ -14,6 +14,8 @@ class RunListener {
   virtual void line(const std::string& text) { (void)text; }
   /// After every step.
   virtual void step(const StepReport& report) { (void)report; }
+  /// Rate of the matrix product on this machine, all ranks together, measured after the first step if asked for.
+  virtual void peak(double flops_per_second) { (void)flops_per_second; }
   virtual void evaluation(const EvaluationReport& report) { (void)report; }
 };
 

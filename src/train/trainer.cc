@@ -10,6 +10,7 @@
 #include "schedule/generators.h"
 #include "schedule/lr_schedule.h"
 #include "train/batches.h"
+#include "train/bench.h"
 #include "train/evaluate.h"
 #include "train/machine.h"
 #include "train/not_finite.h"
@@ -43,6 +44,7 @@ class Trainer {
   void evaluate_split(const data::Dataset* dataset, const char* split, bool at_end);
   void final_evaluations();
   void save();
+  void measure_peak();
   bool should_end(const StepSummary& summary);
   void say(const std::string& text) {
     if (listener_ != nullptr) listener_->line(text);
@@ -67,6 +69,7 @@ class Trainer {
   StepSummary summary_;  // of the latest step
   TrainOutcome outcome_;
   std::int64_t saved_iteration_ = -1;
+  bool measure_peak_ = process_.measure_peak;
   double start_seconds_ = monotonic_seconds();
 };
 
@@ -123,6 +126,7 @@ void Trainer::train() {
     say(str_cat("nothing to train: the checkpoint stands at iteration ", position_.iteration, " of ", last));
   while (position_.iteration < last) {
     const StepReport report = step();
+    if (std::exchange(measure_peak_, false)) measure_peak();
     if (outcome_.reason == EndReason::not_finite) {
       if (listener_ != nullptr) listener_->step(report);
       return;
@@ -211,6 +215,13 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
   } else {
     position_.schedule_samples += run_.batch.global_batch_size;
   }
+}
+
+void Trainer::measure_peak() {
+  Tensor rate = parts_.exec().empty({1}, DType::float64, MemoryKind::communication);
+  rate.data<double>()[0] = matmul_peak(parts_.exec(), {768});
+  if (!parts_.mesh().world.trivial()) rate = parts_.mesh().world.all_reduce(std::move(rate), "matmul_peak");
+  if (listener_ != nullptr) listener_->peak(std::as_const(rate).data<double>()[0]);
 }
 
 bool Trainer::should_end(const StepSummary& summary) {

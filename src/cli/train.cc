@@ -1,0 +1,138 @@
+// megatron train: trains or continues a model.
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/run_parsing.h"
+#include "config/derive.h"
+#include "config/parse.h"
+#include "train/run_log.h"
+#include "train/signals.h"
+#include "train/trainer.h"
+
+namespace megatron::cli {
+namespace {
+
+/// Largest peak of each kind of memory among the ranks of this process.
+class PeakMemory {
+ public:
+  void add(const tensor::MemoryTracker& tracker) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (tracker.peak_total() < total_) return;
+    total_ = tracker.peak_total();
+    by_kind_.clear();
+    for (std::size_t k = 0; k < tensor::kNumMemoryKinds; ++k) {
+      const auto kind = static_cast<MemoryKind>(k);
+      by_kind_.emplace_back(std::string(tensor::memory_kind_name(kind)), tracker.at_peak(kind));
+    }
+  }
+  const metrics::MemoryByKind& by_kind() const { return by_kind_; }
+
+ private:
+  std::mutex mutex_;
+  std::int64_t total_ = -1;
+  metrics::MemoryByKind by_kind_;
+};
+
+/// The vocabulary is the tokenizer's, unless a larger one was asked for.
+void take_vocabulary(config::ParsedRun& parsed, const tokenizer::Tokenizer* tokenizer) {
+  spec::RunSpec& run = parsed.spec;
+  if (tokenizer == nullptr) return;
+  const bool given = std::find(parsed.given.begin(), parsed.given.end(), "--vocab-size") != parsed.given.end();
+  if (given && run.model.vocab_size < tokenizer->vocab_size())
+    throw ConfigError(str_cat("--vocab-size ", run.model.vocab_size, ": the tokenizer ", tokenizer->type(), " has ",
+                              tokenizer->vocab_size(), " ids; leave the option out or give at least that number"));
+  if (!given) config::set_vocabulary(run.model, tokenizer->vocab_size(), run.parallel.tensor_parallel);
+}
+
+train::Process make_process(config::ParsedRun& parsed, metrics::Console& console, bool print) {
+  train::Process process;
+  process.tokenizer = train::create_tokenizer(parsed.spec);
+  take_vocabulary(parsed, process.tokenizer.get());
+  process.run = parsed.spec;
+  process.measure_peak = true;
+  if (print) console.line("opening the data");
+  process.data = train::open_datasets(process.run, process.tokenizer.get(), data::requested_samples(process.run.batch));
+  if (print) console.line(process.data.report.text());
+  return process;
+}
+
+/// The last words of a run and its exit status.
+int conclude(const train::TrainOutcome& outcome, const spec::RunSpec& run, metrics::Console& console, bool print) {
+  switch (outcome.reason) {
+    case train::EndReason::finished:
+    case train::EndReason::exit_interval:
+    case train::EndReason::exit_duration:
+      return 0;
+    case train::EndReason::not_finite:
+      if (print) std::fprintf(stderr, "%s\n", outcome.error.c_str());
+      return 1;
+    case train::EndReason::signal:
+      if (print) {
+        const std::string saved = !outcome.saved_directory.empty()  ? "saved " + outcome.saved_directory
+                                  : run.checkpoint.save.has_value() ? std::string("nothing new was saved")
+                                                                    : std::string("nothing was saved (no --save)");
+        console.line(str_cat("stopped by ", train::signal_name(outcome.signal), " after iteration ", outcome.iteration,
+                             ", ", saved));
+      }
+      return 128 + outcome.signal;
+  }
+  return 1;
+}
+
+int train_in(comm::World& world, const train::Process& process, metrics::Console& console) {
+  const bool print = world.is_main_process();
+  std::unique_ptr<train::RunLog> log;
+  if (print) {
+    const std::int64_t iterations = process.run.batch.skip_train ? 0 : train::total_iterations(process.run);
+    log = std::make_unique<train::RunLog>(process.run, iterations, console);
+  }
+  PeakMemory memory;
+  train::TrainHooks hooks;
+  hooks.at_end = [&](train::RankParts& parts) { memory.add(parts.exec().allocator().tracker()); };
+  train::TrainOutcome outcome;
+  try {
+    outcome = train::run_training(world, process, log.get(), hooks);
+  } catch (const Error& error) {
+    if (!world.failure_reported()) throw;
+    return exit_status(error);  // the line of the failed rank has been printed
+  }
+  if (print) {
+    log->flush();
+    log->summary(memory.by_kind());
+  }
+  return conclude(outcome, process.run, console, print);
+}
+
+}  // namespace
+
+int run_train(Arguments args) {
+  train::SignalWatcher signals;  // before any other thread
+  const bool print = is_first_process();
+  metrics::Console console(stdout);
+  config::ParsedRun parsed;
+  try {
+    parsed = config::parse_run(args, {config::ParseMode::train, {}, launcher_size()});
+    config::require_accepted(parsed);
+  } catch (const ConfigError&) {
+    if (print) throw;
+    return 2;  // the first process says it
+  }
+  if (print)
+    for (const std::string& notice : parsed.notices) console.line("notice: " + notice);
+  train::Process process;
+  try {
+    process = make_process(parsed, console, print);
+  } catch (const Error& error) {
+    if (print) throw;
+    return exit_status(error);
+  }
+  process.stop_signal = &signals.flag();
+  const std::unique_ptr<comm::World> world = train::create_world(process.run);
+  return train_in(*world, process, console);
+}
+
+}  // namespace megatron::cli

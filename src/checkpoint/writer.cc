@@ -25,7 +25,7 @@ namespace megatron::checkpoint {
 namespace {
 
 /// How much a holder may have under way before it waits for the oldest.
-constexpr std::int64_t kMaxSendBytes = 256 * kMiB;
+constexpr std::int64_t kMaxSendBytes = 64 * kMiB;
 
 /// Rows [row, row + rows) of `box`, cut to the panel.
 spec::Box cut(const spec::Box& box, const Panel& panel) {

@@ -20,14 +20,14 @@ struct WriteOptions {
   /// A file is closed when the next tensor would carry its data beyond this; a larger tensor has a file of its own.
   std::int64_t max_file_bytes = std::int64_t{4} << 30;
   /// Rows of a tensor move from holders to the writer in panels of at most this size (but at least one row).
-  std::int64_t max_panel_bytes = std::int64_t{64} << 20;
+  std::int64_t max_panel_bytes = std::int64_t{16} << 20;
   /// For tests: called on each rank before "create" and "write", and on the first rank before "commit", "rename" and
   /// "tracker". What it throws counts as that step's failure on that rank.
   std::function<void(std::string_view step, int rank)> before_step;
 };
 
 /// Collective over `world`. Entries whose name starts with "optimizer." go to the optimizer files. Each logical tensor
-/// has one writer rank (spread by bytes); holders send it their owned boxes in panels of at most 64 MiB. The writer
+/// has one writer rank (spread by bytes); holders send it their owned boxes in panels of at most 16 MiB. The writer
 /// puts them into the shared file at their place, so with several hosts `directory` must be on a file system that they
 /// share. `state_json`: text written by rank 0. Two equal runs write byte-identical files; the files do not depend on
 /// the layout. Throws IoError (on every rank) naming path and reason; then nothing new stays under the final name, and

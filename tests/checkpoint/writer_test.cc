@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -166,6 +168,33 @@ TEST(Writer, AFailureOnOneRankIsKnownToAllAndLeavesNothing) {
           expect_failure(folder / "c", step, rank, iteration);
   save({2, 2, 1}, folder / "c", 20);
   EXPECT_EQ(latest_iteration(folder / "c"), 20);
+}
+
+TEST(Writer, AProcessKilledInASaveLosesNothingThatWasSaved) {
+  const testing::TemporaryFolder folder;
+  save({1, 1, 1}, folder / "c", 10, small_pieces(), 3.0F);
+  for (const std::int64_t iteration : {20, 10})
+    for (const std::string step : {"create", "write", "commit", "rename", "tracker"}) {
+      const pid_t child = fork();
+      if (child == 0) {
+        WriteOptions options = small_pieces();
+        options.before_step = [&](std::string_view at, int rank) {
+          if (at == step && rank == 0) kill(getpid(), SIGKILL);
+        };
+        save({2, 1, 1}, folder / "c", iteration, options);
+        _exit(0);
+      }
+      int status = 0;
+      ASSERT_EQ(waitpid(child, &status, 0), child);
+      ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << step;
+      EXPECT_EQ(latest_iteration(folder / "c"), 10) << step;
+      const CheckpointReader reader(folder / "c", 10);
+      reader.verify_checksums();
+    }
+  save({2, 1, 1}, folder / "c", 20);
+  std::set<std::string> found;
+  for (const auto& entry : fs::directory_iterator(folder / "c")) found.insert(entry.path().filename().string());
+  EXPECT_EQ(found, (std::set<std::string>{"iter_0000010", "iter_0000020", "latest_checkpointed_iteration.txt"}));
 }
 
 TEST(Writer, UnwritablePathsAreNamedOnEveryRank) {

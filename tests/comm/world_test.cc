@@ -32,7 +32,9 @@ TEST_P(LocalConformance, AllOperations) {
   EXPECT_EQ(ranks.load(), GetParam());
 }
 
-TEST_P(LocalConformance, PerturbedSchedule) {
+class PerturbedConformance : public testing::TestWithParam<int> {};
+
+TEST_P(PerturbedConformance, AllOperations) {
   for (std::uint64_t seed = 1; seed <= 2; ++seed) {
     WorldOptions options = options_of(GetParam());
     options.perturb_seed = seed;
@@ -46,6 +48,7 @@ TEST_P(LocalConformance, PerturbedSchedule) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, LocalConformance, testing::Values(1, 2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, PerturbedConformance, testing::Values(2, 3, 5));
 
 TEST(Conformance, ItsSumsDependOnTheOrder) {
   // Otherwise the comparison of bits would prove nothing.
@@ -242,6 +245,23 @@ TEST(LocalWorld, ReleasesMemoryOnTheOwnRank) {
     left += a->tracker().live_total();
   });
   EXPECT_EQ(left.load(), 0);
+}
+
+TEST(LocalWorld, MetaTensorsMoveNothing) {
+  std::atomic<int> ranks{0};
+  create_local_world(options_of(2))->run([&](RankContext& rank) {
+    const auto a = tensor::Allocator::create(Device::meta);
+    const auto group = rank.create_group("tp", {0, 1});
+    const auto make = [&](const Shape& shape) {
+      return Tensor::empty(*a, shape, DType::float32, MemoryKind::activation);
+    };
+    group->all_reduce(make({100000}), ReduceOp::sum, "x").wait();
+    group->all_gather(make({1, 50}), {1, 1}, make({2, 50}), "x").wait();
+    if (rank.rank() == 0) group->send(make({9}), 1, "m").wait();
+    if (rank.rank() == 1) group->receive(make({9}), 0, "m").wait();
+    ++ranks;
+  });
+  EXPECT_EQ(ranks.load(), 2);
 }
 
 TEST(LocalWorld, RunsTwice) {

@@ -54,6 +54,8 @@ class ProcessChannel : public Channel {
   std::unique_ptr<Operation> post(Request request) override {
     world_.progress_.abort().check(world_.progress_.rank(), group_->name, request.key.text());
     world_.kept_.sweep();
+    const Tensor& any = request.output.defined() ? request.output : request.input;
+    MEGATRON_CHECK(!any.defined() || !any.is_meta(), "processes exchange no tensors without memory");
     std::int64_t& sequence = is_point_to_point(request.kind) ? messages_ : collectives_;
     auto operation = make_process_operation(group_, sequence++, request);
     world_.progress_.post(operation);

@@ -1,0 +1,71 @@
+// A fixed list of pairs over 20 steps: long enough for an error of one step to grow, on a task that is learnt
+// meanwhile.
+#include <gtest/gtest.h>
+
+#include "training_case.h"
+
+namespace megatron::parity {
+namespace {
+
+using testing::Layout;
+using testing::SmallResult;
+constexpr auto kGpipe = spec::PipelineSchedule::gpipe;
+
+spec::RunSpec long_run(const ModelChoice& model) {
+  spec::RunSpec run = base_run(model);
+  run.batch.train_iters = 20;
+  run.model.init_method_std = 0.08;
+  run.optimizer.lr = 4e-3;
+  run.optimizer.lr_warmup_iters = 2;
+  run.optimizer.lr_decay_style = spec::DecayStyle::cosine;
+  return run;
+}
+
+/// {tp, pp, dp, sp, micro-batch}
+std::vector<TrainingCase> pairs() {
+  const ModelChoice gpt = {false, true, 24, false}, gpt_untied = {false, false, 3, false};
+  const ModelChoice gpt_norm = {false, true, 2, true};
+  const ModelChoice llama = {true, false, 3, false}, llama_tied = {true, true, 2, false};
+  const ModelChoice llama_one = {true, false, 1, true};
+  const Setup one = {Layout{1, 1, 1, false, 2}};
+  const Setup stages = {Layout{2, 2, 2, true, 1}}, perturbed = {Layout{2, 2, 2, true, 1}, {}, 2, 4711, 1000};
+  return {
+      {"TensorParallel", gpt, one, {Layout{2, 1, 1, false, 2}}, Level::close},
+      {"SequenceParallelOfThree", gpt_untied, one, {Layout{3, 1, 1, true, 2}}, Level::close},
+      {"EightRanksShareTwoGroups", gpt_norm, one, {Layout{8, 1, 1, true, 4}}, Level::close},
+      {"MicroBatchSize", gpt, {Layout{1, 1, 1, false, 1}}, {Layout{1, 1, 1, false, 8}}, Level::close},
+      {"DataParallel", llama, one, {Layout{1, 1, 4, false, 1}}, Level::close},
+      {"AllAxes", llama_tied, one, stages, Level::close},
+      {"OneGroupOnFourRanks", llama_one, one, {Layout{4, 1, 2, true, 2}}, Level::close},
+      {"TwoLayoutsOfEight", gpt, {Layout{2, 4, 1, false, 2}}, {Layout{4, 1, 2, true, 1}}, Level::close},
+      {"StageCuts", gpt, {Layout{2, 1, 1, true, 2}}, {Layout{2, 4, 1, true, 2}}, Level::bits},
+      {"Schedules", llama, {Layout{1, 4, 1, false, 1}}, {Layout{1, 4, 1, false, 1}, kGpipe}, Level::bits},
+      {"UnevenStages",
+       llama_tied,
+       {Layout{1, 2, 2, false, 1}},
+       {Layout{1, 2, 2, false, 1}, kGpipe, 1, 0, {}, 1},
+       Level::bits},
+      {"ThreadsBucketsAndTiming", gpt_norm, stages, perturbed, Level::bits},
+  };
+}
+
+class Pairs : public ::testing::TestWithParam<TrainingCase> {};
+
+TEST_P(Pairs, TwentySteps) {
+  const TrainingCase& c = GetParam();
+  SCOPED_TRACE(str_cat(model_text(c.model), ": ", setup_text(c.a), " and ", setup_text(c.b)));
+  const spec::RunSpec run = long_run(c.model);
+  const SmallResult a = train_setup(run, c.a), b = train_setup(run, c.b);
+  ASSERT_EQ(a.steps.size(), 20U);
+  EXPECT_TRUE(differences(a, b, run.model, c.level).empty()) << joined(differences(a, b, run.model, c.level));
+  // The pair would prove less on a model that does not learn, or whose gradients are never clipped.
+  EXPECT_LE(a.steps.back().loss, a.steps.front().loss - 0.3);
+  std::int64_t clipped = 0;
+  for (const train::StepReport& step : a.steps) clipped += step.grad_norm > run.optimizer.clip_grad ? 1 : 0;
+  EXPECT_GE(clipped, 10);
+}
+
+INSTANTIATE_TEST_SUITE_P(Parity, Pairs, ::testing::ValuesIn(pairs()), [](const auto& c) { return c.param.name; });
+
+}  // namespace
+}  // namespace megatron::parity

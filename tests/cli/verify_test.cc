@@ -218,16 +218,17 @@ TEST_F(Verify, RefusesLayoutsAndModelsByName) {
             1);
 }
 
-/// A Llama whose head is zero: every logit is 0, every loss ln(vocabulary), whatever the rest computes.
+/// A Llama whose head is zero: every logit is 0, every loss ln(vocabulary), whatever the rest computes. No
+/// tensor-parallel size divides the vocabulary, so padding would show.
 class UniformModel : public Verify {
  protected:
   void SetUp() override {
     std::ofstream(folder_ / "config.json") << json{
         {"model_type", "llama"},    {"hidden_size", 8},       {"num_hidden_layers", 2},
-        {"num_attention_heads", 2}, {"intermediate_size", 6}, {"max_position_embeddings", 16},
-        {"vocab_size", 11}}.dump();
-    std::vector<checkpoint::TensorToWrite> tensors{{"lm_head.weight", DType::float32, {11, 8}},
-                                                   {"model.embed_tokens.weight", DType::float32, {11, 8}},
+        {"num_attention_heads", 4}, {"intermediate_size", 6}, {"max_position_embeddings", 16},
+        {"vocab_size", 37}}.dump();
+    std::vector<checkpoint::TensorToWrite> tensors{{"lm_head.weight", DType::float32, {37, 8}},
+                                                   {"model.embed_tokens.weight", DType::float32, {37, 8}},
                                                    {"model.norm.weight", DType::float32, {8}}};
     for (const std::string layer : {"model.layers.0.", "model.layers.1."}) {
       for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
@@ -253,12 +254,12 @@ class UniformModel : public Verify {
   /// Four sequences of 6 tokens, the exact values of a uniform model, and `loss_shift` added to the loss.
   void write_case(float loss_shift, std::int64_t first_token = 3) {
     std::vector<std::int64_t> tokens(4 * 7);
-    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int64_t>(i * i % 11);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int64_t>(i * i % 37);
     tokens[0] = first_token;
-    const float loss = std::log(11.0F);
-    const std::vector<float> logits(4 * 6 * 11, 0.0F), losses(4 * 6, loss), mean{loss + loss_shift};
+    const float loss = std::log(37.0F);
+    const std::vector<float> logits(4 * 6 * 37, 0.0F), losses(4 * 6, loss), mean{loss + loss_shift};
     checkpoint::SafetensorsWriter writer(folder_ / "case.safetensors", {{"tokens", DType::int64, {4, 7}},
-                                                                        {"logits", DType::float32, {4, 6, 11}},
+                                                                        {"logits", DType::float32, {4, 6, 37}},
                                                                         {"token_losses", DType::float32, {4, 6}},
                                                                         {"loss", DType::float32, {1}}});
     writer.append(std::as_bytes(std::span(tokens)));
@@ -270,8 +271,8 @@ class UniformModel : public Verify {
 TEST_F(UniformModel, LossIsTheLogarithmOfTheVocabulary) {
   write_case(0.0F);
   for (const char* layout :
-       {"", "--tensor-model-parallel-size 2 --sequence-parallel", "--pipeline-model-parallel-size 2", "--world-size 4",
-        "--world-size 2 --micro-batch-size 2"}) {
+       {"", "--tensor-model-parallel-size 2 --sequence-parallel", "--pipeline-model-parallel-size 2",
+        "--tensor-model-parallel-size 4", "--world-size 4", "--world-size 2 --micro-batch-size 2"}) {
     const Result result =
         verify(arguments(folder_.path(), folder_ / "case.safetensors", layout) + std::string(" --json"));
     EXPECT_EQ(result.status, 0) << layout << "\n" << result.all;
@@ -286,10 +287,10 @@ TEST_F(UniformModel, LossIsTheLogarithmOfTheVocabulary) {
 }
 
 TEST_F(UniformModel, RefusesDamagedCases) {
-  write_case(0.0F, 11);
+  write_case(0.0F, 37);
   Result result = verify(arguments(folder_.path(), folder_ / "case.safetensors", ""));
   EXPECT_EQ(result.status, 1);
-  EXPECT_TRUE(contains(result.all, "holds token 11, the vocabulary has 11")) << result.all;
+  EXPECT_TRUE(contains(result.all, "holds token 37, the vocabulary has 37")) << result.all;
   write_case(0.0F);
   std::ofstream(folder_ / "case.json") << "{\"tolerance\": {\"loss_abs\": \"small\"}}";
   result = verify(arguments(folder_.path(), folder_ / "case.safetensors", ""));

@@ -18,13 +18,14 @@ struct Command {
   const char* name;
   int (*run)(Arguments);
   const char* help;
+  bool own_help = false;  // prints its --help itself: its options are not those of a run
 };
 
 constexpr Command kCommands[] = {
     {"train", megatron::cli::run_train, "train or continue a model"},
     {"validate", megatron::cli::run_validate, "check a configuration and print every derived number"},
     {"inspect", megatron::cli::run_inspect, "ranks | model | pipeline | lr: look inside, no run needed"},
-    {"preprocess", megatron::cli::run_preprocess, "text or JSON lines to .bin/.idx"},
+    {"preprocess", megatron::cli::run_preprocess, "text or JSON lines to .bin/.idx", true},
     {"generate", megatron::cli::run_generate, "sample text from a checkpoint"},
     {"verify", megatron::cli::run_verify, "compare with the numbers of another program"},
     {"bench", megatron::cli::run_bench, "measure speed"},
@@ -59,7 +60,8 @@ int fail(const char* text, int status) {
 }
 
 int run(const Command& command, const std::vector<std::string>& args) {
-  if (std::find(args.begin(), args.end(), "--help") != args.end()) return print_command_help(command);
+  if (!command.own_help && std::find(args.begin(), args.end(), "--help") != args.end())
+    return print_command_help(command);
   try {
     return command.run(args);
   } catch (const megatron::ConfigError& error) {

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/check.h"
 #include "data/indexed_dataset.h"
 #include "temporary_folder.h"
 
@@ -24,7 +25,7 @@ struct Outcome {
 };
 
 Outcome run(const std::string& arguments) {
-  std::FILE* pipe = ::popen((std::string("'") + MEGATRON_BINARY + "' preprocess " + arguments + " 2>&1").c_str(), "r");
+  std::FILE* pipe = ::popen(str_cat("'", MEGATRON_BINARY, "' preprocess ", arguments, " 2>&1").c_str(), "r");
   Outcome outcome;
   char piece[4096];
   for (std::size_t got; (got = std::fread(piece, 1, sizeof(piece), pipe)) > 0;) outcome.output.append(piece, got);
@@ -38,8 +39,9 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 TEST(PreprocessCommand, WritesTheNamedFiles) {
   const TemporaryFolder folder;
   write_file(folder / "a b.jsonl", "{\"text\":\"\"}\n{\"text\":\"ab\"}\n");
-  const Outcome outcome = run("--input '" + (folder / "a b.jsonl") + "' --json-keys text --output-prefix '" +
-                              (folder / "o p") + "' --tokenizer-type=ByteLevel --append-eod --workers 1_0 --workers 2");
+  const Outcome outcome =
+      run(str_cat("--input '", folder / "a b.jsonl", "' --json-keys text --output-prefix '", folder / "o p",
+                  "' --tokenizer-type=ByteLevel --append-eod --workers 1_0 --workers 2"));
   EXPECT_EQ(outcome.status, 0) << outcome.output;
   EXPECT_TRUE(contains(outcome.output, "2 documents, 1 empty, 3 tokens, with end-of-document ids")) << outcome.output;
   EXPECT_TRUE(contains(outcome.output, "MB/s")) << outcome.output;
@@ -50,7 +52,7 @@ TEST(PreprocessCommand, NamesTheBadLine) {
   const TemporaryFolder folder;
   write_file(folder / "a.jsonl", "{\"text\":\"x\"}\n{\"text\":\"y\"}\n{\"content\":\"x\"}\n");
   const Outcome outcome =
-      run("--input " + (folder / "a.jsonl") + " --output-prefix " + (folder / "o") + " --tokenizer-type ByteLevel");
+      run(str_cat("--input ", folder / "a.jsonl", " --output-prefix ", folder / "o", " --tokenizer-type ByteLevel"));
   EXPECT_EQ(outcome.status, 1);
   EXPECT_TRUE(contains(outcome.output, "a.jsonl:3: missing key \"text\"; keys seen: \"content\"")) << outcome.output;
   EXPECT_EQ(folder.num_files(), 1U);
@@ -70,8 +72,9 @@ TEST(PreprocessCommand, NamesAllMistakesAtOnce) {
 TEST(PreprocessCommand, RefusesAnEndOfDocumentThatIsNotThere) {
   const TemporaryFolder folder;
   write_file(folder / "a.txt", "1 2\n");
-  const Outcome outcome = run("--input " + (folder / "a.txt") + " --output-prefix " + (folder / "o") +
-                              " --tokenizer-type NullTokenizer --vocab-size 9 --null-tokenizer-eod-id -1 --append-eod");
+  const Outcome outcome =
+      run(str_cat("--input ", folder / "a.txt", " --output-prefix ", folder / "o",
+                  " --tokenizer-type NullTokenizer --vocab-size 9 --null-tokenizer-eod-id -1 --append-eod"));
   EXPECT_EQ(outcome.status, 2);
   EXPECT_TRUE(contains(outcome.output, "append end-of-document asked, tokenizer NullTokenizer has no such token"));
 }

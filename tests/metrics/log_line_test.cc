@@ -7,6 +7,8 @@
 #include <limits>
 #include <regex>
 
+#include "base/check.h"
+
 namespace megatron::metrics {
 namespace {
 
@@ -62,11 +64,11 @@ TEST(IntervalLog, MegatronFieldsExactly) {
       " [2024-01-31 17:05:09.123456] iteration       10/     200 | consumed samples:          160 | elapsed time per "
       "iteration (ms): 500.0 | learning rate: 3.000000E-04 | global batch size:    16 | lm loss: 3.000000E+00 | loss "
       "scale: 1.0 | grad norm: 1.250 | number of skipped iterations:   0 | number of nan iterations:   0 |");
-  EXPECT_EQ(line.substr(line.find(" trained tokens")),
-            " trained tokens: 2000 | forward (ms): 100.0 | backward (ms): 200.0 | exposed communication (ms): 10.0 | "
-            "optimizer (ms): 50.0 | data (ms): 1.0 | tokens/s: 2000 | model TFLOP/s: 2.000 | share of peak (%): 50.0 | "
-            "ETA: " +
-                line.substr(line.find("ETA: ") + 5));
+  const std::string own = line.substr(line.find(" trained tokens"));
+  EXPECT_EQ(
+      own.substr(0, own.find(" ETA: ")),
+      " trained tokens: 2000 | forward (ms): 100.0 | backward (ms): 200.0 | exposed communication (ms): 10.0 | "
+      "optimizer (ms): 50.0 | data (ms): 1.0 | tokens/s: 2000 | model TFLOP/s: 2.000 | share of peak (%): 50.0 |");
   EXPECT_TRUE(std::regex_search(line, std::regex("ETA: [^|]+ \\|$")));
 }
 
@@ -123,10 +125,12 @@ TEST(IntervalLog, SkippedAndMaskedStepsDoNotEnterTheLoss) {
 }
 
 TEST(ValidationLines, FramedByDashes) {
-  EXPECT_EQ(validation_lines({100, 2.0, 5000, 1.0}),
-            std::string(95, '-') +
-                "\n validation loss at iteration 100 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | \n" +
-                std::string(95, '-') + "\n");
+  const std::string dashes(95, '-');
+  EXPECT_EQ(
+      validation_lines({100, 2.0, 5000, 1.0}),
+      str_cat(dashes,
+              "\n validation loss at iteration 100 | lm loss value: 2.000000E+00 | lm loss PPL: 7.389056E+00 | \n",
+              dashes, "\n"));
   EXPECT_TRUE(contains(validation_lines({7, 30.0, 1, 0.0}, " on test set"),
                        " validation loss at iteration 7 on test set | lm loss value: 3.000000E+01 | lm loss PPL: "
                        "4.851652E+08 | \n"));

@@ -1,0 +1,149 @@
+#include "config/option_table.h"
+
+namespace megatron::config {
+namespace {
+
+using spec::DecayStyle;
+using spec::WeightDecayStyle;
+using spec::WsdDecayStyle;
+
+std::vector<Option> learning_rate_rows() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(value(
+          "--lr", [](Draft & d) -> auto& { return d.run.optimizer.lr; }, "Largest learning rate.")
+          .at_least(0));
+  add(value(
+          "--min-lr", [](Draft & d) -> auto& { return d.run.optimizer.min_lr; }, "Learning rate after decay.")
+          .at_least(0));
+  add(choice(
+      "--lr-decay-style", [](Draft & d) -> auto& { return d.run.optimizer.lr_decay_style; },
+      {{"constant", DecayStyle::constant},
+       {"linear", DecayStyle::linear},
+       {"cosine", DecayStyle::cosine},
+       {"inverse-square-root", DecayStyle::inverse_square_root},
+       {"WSD", DecayStyle::wsd}},
+      "Shape of the decay."));
+  add(choice(
+      "--lr-wsd-decay-style", [](Draft & d) -> auto& { return d.run.optimizer.lr_wsd_decay_style; },
+      {{"exponential", WsdDecayStyle::exponential},
+       {"linear", WsdDecayStyle::linear},
+       {"cosine", WsdDecayStyle::cosine},
+       {"minus_sqrt", WsdDecayStyle::minus_sqrt}},
+      "Shape of the last part of WSD."));
+  add(value(
+          "--lr-decay-iters", [](Draft & d) -> auto& { return d.run.optimizer.lr_decay_iters; },
+          "Length of the schedule, warm-up included; unset: --train-iters.")
+          .in("iterations")
+          .at_least(1));
+  add(value(
+          "--lr-decay-samples", [](Draft & d) -> auto& { return d.run.optimizer.lr_decay_samples; },
+          "The same in samples, with --train-samples.")
+          .in("samples")
+          .at_least(1));
+  add(value(
+          "--lr-wsd-decay-iters", [](Draft & d) -> auto& { return d.run.optimizer.lr_wsd_decay_iters; },
+          "Length of the last part of WSD.")
+          .in("iterations")
+          .at_least(0));
+  add(value(
+          "--lr-wsd-decay-samples", [](Draft & d) -> auto& { return d.run.optimizer.lr_wsd_decay_samples; },
+          "The same in samples.")
+          .in("samples")
+          .at_least(0));
+  add(value(
+          "--lr-warmup-fraction", [](Draft & d) -> auto& { return d.run.optimizer.lr_warmup_fraction; },
+          "Share of the schedule that warms up.")
+          .at_least(0)
+          .at_most(1));
+  add(value(
+          "--lr-warmup-iters", [](Draft & d) -> auto& { return d.run.optimizer.lr_warmup_iters; },
+          "Length of the warm-up.")
+          .in("iterations")
+          .at_least(0));
+  add(value(
+          "--lr-warmup-samples", [](Draft & d) -> auto& { return d.run.optimizer.lr_warmup_samples; },
+          "The same in samples, with --train-samples.")
+          .in("samples")
+          .at_least(0));
+  add(value(
+          "--lr-warmup-init", [](Draft & d) -> auto& { return d.run.optimizer.lr_warmup_init; },
+          "Learning rate where the warm-up starts.")
+          .at_least(0));
+  add(flag(
+          "--override-opt_param-scheduler",
+          [](Draft & d) -> auto& { return d.run.optimizer.override_opt_param_scheduler; },
+          "On resume the schedule of the command line goes before the checkpoint's.")
+          .alias("--override-opt-param-scheduler"));
+  add(flag(
+          "--use-checkpoint-opt_param-scheduler",
+          [](Draft & d) -> auto& { return d.run.optimizer.use_checkpoint_opt_param_scheduler; },
+          "On resume the schedule of the checkpoint goes before the command line's.")
+          .alias("--use-checkpoint-opt-param-scheduler"));
+  return rows;
+}
+
+std::vector<Option> update_rows() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(choice(
+          "--optimizer", [](Draft & d) -> auto& { return d.run.optimizer.kind; },
+          {{"adam", spec::OptimizerKind::adam}, {"sgd", spec::OptimizerKind::sgd}}, "adam is AdamW.")
+          .unbuilt_values({"muon", "dist_muon", "lion", "soap", "adaptive_muon"}));
+  add(value(
+          "--weight-decay", [](Draft & d) -> auto& { return d.run.optimizer.weight_decay; },
+          "Decoupled weight decay; biases and norms have none.")
+          .at_least(0));
+  add(value(
+          "--start-weight-decay", [](Draft & d) -> auto& { return d.run.optimizer.start_weight_decay; },
+          "Weight decay at the start of its schedule.")
+          .at_least(0));
+  add(value(
+          "--end-weight-decay", [](Draft & d) -> auto& { return d.run.optimizer.end_weight_decay; },
+          "Weight decay at the end of its schedule.")
+          .at_least(0));
+  add(choice(
+      "--weight-decay-incr-style", [](Draft & d) -> auto& { return d.run.optimizer.weight_decay_incr_style; },
+      {{"constant", WeightDecayStyle::constant},
+       {"linear", WeightDecayStyle::linear},
+       {"cosine", WeightDecayStyle::cosine}},
+      "Shape of the weight decay's schedule."));
+  add(flag(
+      "--apply-wd-to-qk-layernorm", [](Draft & d) -> auto& { return d.run.optimizer.apply_wd_to_qk_layernorm; },
+      "Weight decay on query and key norms too."));
+  add(text_choice(
+      "--no-weight-decay-cond-type", [](Draft & d) -> auto& { return d.switches.no_weight_decay_cond_type; },
+      {"apply_wd_to_qk_layernorm"}, "Older spelling of --apply-wd-to-qk-layernorm."));
+  add(value(
+          "--clip-grad", [](Draft & d) -> auto& { return d.run.optimizer.clip_grad; },
+          "Largest global gradient norm; 0: no clipping.")
+          .at_least(0));
+  add(value(
+          "--adam-beta1", [](Draft & d) -> auto& { return d.run.optimizer.adam_beta1; }, "Decay of the first moment.")
+          .at_least(0)
+          .at_most(1));
+  add(value(
+          "--adam-beta2", [](Draft & d) -> auto& { return d.run.optimizer.adam_beta2; }, "Decay of the second moment.")
+          .at_least(0)
+          .at_most(1));
+  add(value(
+          "--adam-eps", [](Draft & d) -> auto& { return d.run.optimizer.adam_eps; },
+          "Added to the root of the second moment.")
+          .at_least(0));
+  add(value(
+          "--sgd-momentum", [](Draft & d) -> auto& { return d.run.optimizer.sgd_momentum; }, "Momentum of SGD.")
+          .at_least(0)
+          .at_most(1));
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Option> optimizer_options() {
+  std::vector<Option> rows = learning_rate_rows();
+  for (Option& row : update_rows()) rows.push_back(std::move(row));
+  for (Option& row : rows) row.topic = "Optimizer and schedules";
+  return rows;
+}
+
+}  // namespace megatron::config

@@ -225,7 +225,7 @@ class UniformModel : public Verify {
   void SetUp() override {
     std::ofstream(folder_ / "config.json") << json{
         {"model_type", "llama"},    {"hidden_size", 8},       {"num_hidden_layers", 2},
-        {"num_attention_heads", 4}, {"intermediate_size", 6}, {"max_position_embeddings", 16},
+        {"num_attention_heads", 4}, {"intermediate_size", 12}, {"max_position_embeddings", 16},
         {"vocab_size", 37}}.dump();
     std::vector<checkpoint::TensorToWrite> tensors{{"lm_head.weight", DType::float32, {37, 8}},
                                                    {"model.embed_tokens.weight", DType::float32, {37, 8}},
@@ -234,8 +234,8 @@ class UniformModel : public Verify {
       for (const char* name : {"q_proj", "k_proj", "v_proj", "o_proj"})
         tensors.push_back({layer + "self_attn." + name + ".weight", DType::float32, {8, 8}});
       for (const char* name : {"gate_proj", "up_proj"})
-        tensors.push_back({layer + "mlp." + name + ".weight", DType::float32, {6, 8}});
-      tensors.push_back({layer + "mlp.down_proj.weight", DType::float32, {8, 6}});
+        tensors.push_back({layer + "mlp." + name + ".weight", DType::float32, {12, 8}});
+      tensors.push_back({layer + "mlp.down_proj.weight", DType::float32, {8, 12}});
       for (const char* name : {"input_layernorm", "post_attention_layernorm"})
         tensors.push_back({layer + name + ".weight", DType::float32, {8}});
     }

@@ -1,5 +1,6 @@
 #include "train/assemble.h"
 
+#include <numeric>
 #include <utility>
 
 #include "model/build.h"
@@ -72,6 +73,9 @@ RankParts::RankParts(comm::RankContext& context, const spec::RunSpec& run, Use u
                                               worker_spin(threads, context.ranks_on_this_machine()));
   mesh_ = mesh::create_mesh(context, run.parallel);
   rank_ = std::unique_ptr<mesh::Rank>(new mesh::Rank{context, *exec_, mesh_});
+  std::vector<int> everyone(static_cast<std::size_t>(context.world_size()));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  world_ = context.create_group("all", everyone);
   stage_ = model::build_stage(*rank_, run);
   count_parameters();
   if (use == Use::inference) return;

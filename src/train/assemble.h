@@ -67,6 +67,8 @@ class RankParts {
   std::int64_t num_parameters() const { return num_parameters_; }
   /// Parameters of this rank's stage, each logical one once: summed over the tensor-parallel group.
   std::int64_t stage_parameters() const { return stage_parameters_; }
+  /// All ranks, also where there is only one.
+  comm::Communicator& world() { return *world_; }
   /// True on the one rank that prints and writes logs.
   bool is_main() const { return mesh_.rank == 0; }
 
@@ -77,6 +79,7 @@ class RankParts {
   std::unique_ptr<kernels::Executor> exec_;
   mesh::Mesh mesh_;
   std::unique_ptr<mesh::Rank> rank_;
+  std::shared_ptr<comm::Communicator> world_;
   std::unique_ptr<model::Stage> stage_;
   std::unique_ptr<optim::GradBuffer> grad_buffer_;
   std::unique_ptr<optim::Optimizer> optimizer_;

@@ -38,4 +38,13 @@ schedule::LrSchedule from_state(const checkpoint::ScheduleState& state) {
   return schedule;
 }
 
+schedule::LrSchedule without_idle_lengths(schedule::LrSchedule stored, const schedule::LrSchedule& own) {
+  if (stored.style == spec::DecayStyle::constant && own.style == spec::DecayStyle::constant)
+    stored.decay_samples = own.decay_samples;
+  if (stored.weight_decay_style == spec::WeightDecayStyle::constant &&
+      own.weight_decay_style == spec::WeightDecayStyle::constant)
+    stored.weight_decay_samples = own.weight_decay_samples;
+  return stored;
+}
+
 }  // namespace megatron::train

@@ -90,7 +90,7 @@ std::string save_state(RankParts& parts, const Process& process, const RunPositi
   state.schedule = to_state(schedule);
   state.run_json = run_to_json(run);
   if (process.tokenizer != nullptr) state.tokenizer_json = process.tokenizer->identity_json();
-  return checkpoint::write_checkpoint(*parts.mesh().world.communicator(), *run.checkpoint.save, position.iteration,
+  return checkpoint::write_checkpoint(parts.world(), *run.checkpoint.save, position.iteration,
                                       state_entries(parts, !run.checkpoint.no_save_optim),
                                       checkpoint::run_state_to_json(state));
 }

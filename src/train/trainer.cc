@@ -14,6 +14,7 @@
 #include "train/evaluate.h"
 #include "train/machine.h"
 #include "train/not_finite.h"
+#include "train/schedules.h"
 #include "train/startup.h"
 #include "train/state_io.h"
 #include "train/step_summary.h"
@@ -30,9 +31,9 @@ class Trainer {
         listener_(context.rank() == 0 ? listener : nullptr),
         hooks_(hooks),
         parts_(context, process.run, RankParts::Use::training),
-        schedule_(process.run.batch.skip_train ? schedule::LrSchedule{}
-                                               : schedule::make_lr_schedule(process.run.optimizer, process.run.batch)) {
-  }
+        schedule_(process.run.batch.skip_train || total_iterations(process.run) == 0
+                      ? schedule::LrSchedule{}
+                      : schedule::make_lr_schedule(process.run.optimizer, process.run.batch)) {}
 
   TrainOutcome run();
 
@@ -97,10 +98,10 @@ void Trainer::set_up() {
   if (loaded.has_value()) {
     position_ = loaded->position;
     for (const std::string& note : loaded->notes) say(note);
-    if (loaded->schedule.has_value() && !run_.batch.skip_train) {
+    if (loaded->schedule.has_value() && !run_.batch.skip_train && total_iterations(run_) > 0) {
       const spec::OptimizerSpec& options = run_.optimizer;
-      schedule_ = schedule::resume(schedule_, *loaded->schedule, options.override_opt_param_scheduler,
-                                   options.use_checkpoint_opt_param_scheduler);
+      schedule_ = schedule::resume(schedule_, without_idle_lengths(*loaded->schedule, schedule_),
+                                   options.override_opt_param_scheduler, options.use_checkpoint_opt_param_scheduler);
     }
     say(str_cat("loaded ", loaded->directory, loaded->with_optimizer ? "" : " (weights only)", ": iteration ",
                 position_.iteration, ", next sample index ", position_.consumed_samples));

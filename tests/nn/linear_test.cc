@@ -100,6 +100,42 @@ TEST(ColumnParallelLinear, KeepsTheTokenShardOnly) {
   });
 }
 
+/// Remembers what had been posted over the group when a gradient became ready.
+struct PostedSink : nn::GradSink {
+  explicit PostedSink(comm::RankContext& rank_context) : context(rank_context) {}
+  void grad_ready(nn::Parameter&) override { posted = context.traffic().bytes["tp"]; }
+  comm::RankContext& context;
+  std::map<std::string, std::int64_t> posted;
+};
+
+// The sum over ranks of dx is under way while the weight gradient is computed.
+TEST(ColumnParallelLinear, StartsTheReductionBeforeTheWeightGradient) {
+  for (const bool sequence_parallel : {false, true})
+    testing::run_mesh(testing::make_parallel(2, 1, 1, sequence_parallel), [&](mesh::Rank& rank) {
+      const nn::LayerSetup setup = {rank.exec.allocator(), rank.mesh.tp, sequence_parallel, DType::float32};
+      nn::ColumnParallelLinear layer(setup, "fc", spec::column_linear(4, 6, false, 2),
+                                     spec::row_shard(2, 6, 6, 4, rank.mesh.tp.rank(), 2), {}, kInit);
+      std::vector<nn::Parameter*> parameters;
+      layer.collect(parameters);
+      testing::scatter_into(*parameters[0], testing::test_values(1, 24));
+      testing::allocate_gradients(rank.exec, parameters);
+      nn::MicroBatch batch = testing::make_batch(1, 0, 1, 8, 5);
+      testing::place_batch(batch, rank, sequence_parallel);
+      PostedSink sink(rank.context);
+      nn::WeightGradQueue queue(rank.exec, &sink);
+      nn::Pass pass{rank, rank.exec, batch, nn::Mode::train, true, queue};
+      nn::ColumnParallelLinear::Stash stash;
+      layer.forward(pass, rank.exec.zeros({batch.shard_end - batch.shard_begin, 4}, DType::float32), stash);
+      layer.backward(pass, rank.exec.zeros({8, 3}, DType::float32), std::move(stash));
+      // One whole [8, 4] matrix of floats: 128 bytes.
+      if (sequence_parallel)
+        EXPECT_EQ(sink.posted["reduce_scatter"], 64);
+      else
+        EXPECT_EQ(sink.posted["all_reduce"], 128);
+      EXPECT_EQ(rank.context.traffic().bytes["tp"], sink.posted) << "something was posted after the weight gradient";
+    });
+}
+
 TEST(TokenShard, MustDivide) {
   nn::MicroBatch batch = testing::make_batch(1, 0, 1, 7, 5);
   EXPECT_THROW(nn::set_token_shard(batch, 0, 2), Error);

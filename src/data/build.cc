@@ -136,6 +136,13 @@ void report_split(const BuiltSplit& built, std::size_t split, const BuildOptions
   }
 }
 
+// True if a member of the blend has no sequence in the split's share.
+bool has_empty_member(const SplitSource& source, SourceCache& cache) {
+  return std::any_of(source.blend.prefixes.begin(), source.blend.prefixes.end(), [&](const std::string& prefix) {
+    return split_range(*source.share, cache.open(prefix)->num_sequences()).size() == 0;
+  });
+}
+
 std::shared_ptr<const Dataset> build_one(std::size_t split, const SplitSource& source,
                                          const std::optional<std::int64_t>& wanted, const GptDatasetConfig& config,
                                          const spec::DataSpec& spec, const BuildOptions& options, SourceCache& cache,
@@ -143,6 +150,12 @@ std::shared_ptr<const Dataset> build_one(std::size_t split, const SplitSource& s
   if (!source.share || (wanted && *wanted == 0)) {
     const char* reason = source.share ? "no samples are asked of it" : "it has no share of the data";
     if (split > 0) report.notes.push_back(str_cat(kLongNames[split], " is disabled: ", reason));
+    return nullptr;
+  }
+  // The default split of a small corpus may leave nothing for a test: nobody asked for that split by name.
+  if (split > 0 && !spec.split_given && has_empty_member(source, cache)) {
+    report.notes.push_back(
+        str_cat(kLongNames[split], " is disabled: its share of the default split holds no document"));
     return nullptr;
   }
   SplitRequest request;

@@ -197,6 +197,8 @@ TEST(BuildDatasets, RefusesByName) {
   // An empty split of which samples are asked.
   spec.data_path = {folder / "ten"};
   spec.split = "98,1,1";
+  EXPECT_EQ(build_error(spec, options_for(5, 2)), "");  // as the default split: a note
+  spec.split_given = true;
   const std::string empty = build_error(spec, options_for(5, 2));
   EXPECT_TRUE(contains(empty, (folder / "ten") + ": the valid split has 0 sequences")) << empty;
   EXPECT_EQ(build_error(spec, options_for(5, 0)), "");

@@ -20,7 +20,7 @@ enum class Level : std::uint8_t { bits, close };
 struct Bounds {
   double loss = 1e-5;       // relative, each step
   double grad_norm = 1e-4;  // relative, each step
-  double weights = 1e-5;    // rms of the difference, each tensor
+  double weights = 1e-5;    // rms of the difference ÷ rms of the tensor, each tensor
 };
 
 /// Sets to 0 what has the exact gradient 0 and so moves by rounding noise alone: a bias of the keys shifts all scores
@@ -37,16 +37,6 @@ inline void blank_dead_elements(const spec::ModelSpec& model, const std::string&
   const std::size_t group = queries + 2 * head;
   for (std::size_t i = 0; i < values.size(); ++i)
     if (i % group >= queries && i % group < queries + head) values[i] = 0.0F;
-}
-
-inline double rms_difference(const std::vector<float>& a, const std::vector<float>& b) {
-  if (a.size() != b.size()) return INFINITY;
-  double sum = 0.0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
-    sum += d * d;
-  }
-  return std::sqrt(sum / static_cast<double>(a.size()));
 }
 
 /// One line for each thing that differs by more than the level allows; empty: the layouts agree. A NaN never agrees.
@@ -81,8 +71,8 @@ inline std::vector<std::string> differences(const testing::SmallResult& a, const
       std::vector<float> x = values, y = other->second;
       blank_dead_elements(model, name, x);
       blank_dead_elements(model, name, y);
-      const double rms = rms_difference(x, y);
-      if (!(rms <= bounds.weights)) found.push_back(str_cat(name, ": rms of the difference ", rms));
+      const double rms = x.size() == y.size() ? testing::relative_rms(x, y) : INFINITY;
+      if (!(rms <= bounds.weights)) found.push_back(str_cat(name, ": relative rms of the difference ", rms));
     }
   }
   return found;

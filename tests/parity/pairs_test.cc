@@ -14,7 +14,6 @@ constexpr auto kGpipe = spec::PipelineSchedule::gpipe;
 spec::RunSpec long_run(const ModelChoice& model) {
   spec::RunSpec run = base_run(model);
   run.batch.train_iters = 20;
-  run.model.init_method_std = 0.08;
   run.optimizer.lr = 4e-3;
   run.optimizer.lr_warmup_iters = 2;
   run.optimizer.lr_decay_style = spec::DecayStyle::cosine;

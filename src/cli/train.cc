@@ -112,7 +112,9 @@ int train_in(comm::World& world, const train::Process& process, metrics::Console
 int run_train(Arguments args) {
   train::SignalWatcher signals;  // before any other thread
   const bool print = is_first_process();
-  metrics::Console console(stdout);
+  // mpirun gives its ranks a terminal of its own, whatever its output goes to.
+  metrics::Console console =
+      launcher_size().has_value() ? metrics::Console(stdout, false, 0) : metrics::Console(stdout);
   config::ParsedRun parsed;
   try {
     parsed = config::parse_run(args, {config::ParseMode::train, {}, launcher_size()});

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <string>
 
 #include "base/check.h"
@@ -30,5 +33,16 @@ class TemporaryFolder {
  private:
   std::string path_;
 };
+
+/// Name → bytes of all files below `folder`.
+inline std::map<std::string, std::string> folder_bytes(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& item : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!item.is_regular_file()) continue;
+    std::ifstream in(item.path(), std::ios::binary);
+    files[std::filesystem::relative(item.path(), folder)].assign(std::istreambuf_iterator<char>(in), {});
+  }
+  return files;
+}
 
 }  // namespace megatron::testing

@@ -1,7 +1,8 @@
 // What the folder owns: the proof that every layout trains the same model. A case is data {model, layout A, layout B,
 // level}; both layouts train in process with thread ranks, and this file holds the one comparison that all tests use:
-// the fixed list (pairs_test.cc), the pairwise covering set (covering_test.cc), and the mutations that must fail it
-// (mutation_test.cc).
+// the fixed list (pairs_test.cc), the pairwise covering set (covering_test.cc), the reports of users
+// (user_reports_test.cc), and the mutations that must fail it (mutation_test.cc). Threads against processes:
+// worlds_test.cc.
 #pragma once
 
 #include <cmath>

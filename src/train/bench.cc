@@ -22,18 +22,18 @@ constexpr Preset kPresets[] = {{"tiny", 4, 256, 4, 8192, 256, 4},
                                {"gpt2-124m", 12, 768, 12, 50304, 256, 4},
                                {"gpt2-124m-s1024", 12, 768, 12, 50304, 1024, 1}};
 
-/// Token i of sample s is a function of (s, i).
+/// Token i of sample s is a function of (s, i); `distinct` samples come again and again.
 class RandomTokens final : public data::Dataset {
  public:
-  RandomTokens(std::int64_t size, std::int64_t seq_length, std::int64_t vocab)
-      : size_(size), seq_length_(seq_length), vocab_(vocab) {}
+  RandomTokens(std::int64_t size, std::int64_t distinct, std::int64_t seq_length, std::int64_t vocab)
+      : size_(size), distinct_(distinct), seq_length_(seq_length), vocab_(vocab) {}
   std::int64_t size() const override { return size_; }
   data::Sample get(std::int64_t index) const override {
     const PhiloxKey key = make_philox_key(1234, RandomPurpose::mock_data, 0);
     data::Sample sample;
     for (std::int64_t i = 0; i <= seq_length_; ++i) {
       const std::uint32_t word =
-          philox4x32(key, {static_cast<std::uint32_t>(index), static_cast<std::uint32_t>(i), 0, 0})[0];
+          philox4x32(key, {static_cast<std::uint32_t>(index % distinct_), static_cast<std::uint32_t>(i), 0, 0})[0];
       const auto id = static_cast<std::int64_t>(std::uint64_t{word} * static_cast<std::uint64_t>(vocab_) >> 32);
       if (i < seq_length_) sample.tokens.push_back(id);
       if (i > 0) sample.labels.push_back(id);
@@ -45,7 +45,7 @@ class RandomTokens final : public data::Dataset {
   }
 
  private:
-  std::int64_t size_, seq_length_, vocab_;
+  std::int64_t size_, distinct_, seq_length_, vocab_;
 };
 
 class StepCollector final : public RunListener {
@@ -167,8 +167,9 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
   process.run = run;
   process.run.batch.train_iters = warmup + steps;
   process.run.batch.eval_iters = 0;
-  process.data.train = std::make_shared<RandomTokens>((warmup + steps) * run.batch.global_batch_size,
-                                                      run.model.seq_length, run.model.vocab_size);
+  process.data.train =
+      std::make_shared<RandomTokens>((warmup + steps) * run.batch.global_batch_size, 4 * run.batch.global_batch_size,
+                                     run.model.seq_length, run.model.vocab_size);
   const std::unique_ptr<comm::World> world = create_world(process.run);
   StepCollector collector;
   BenchResult result;
@@ -177,12 +178,14 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
   hooks.at_end = [&](RankParts& parts) {
     const std::int64_t rss = peak_resident_bytes();  // before the measurement below adds its own
     parts.mesh().world.barrier("bench.peak");
-    const double rate = matmul_peak(parts.exec(), {1024, 2048, 3072});
+    Tensor rate = parts.exec().empty({1}, DType::float64, MemoryKind::communication);
+    rate.data<double>()[0] = matmul_peak(parts.exec(), {1024, 2048, 3072});
+    if (!parts.mesh().world.trivial()) rate = parts.mesh().world.all_reduce(std::move(rate), "bench.peak_rate");
     const std::lock_guard<std::mutex> lock(mutex);
     result.parameters = parts.num_parameters();
     result.threads_per_rank = parts.exec().num_threads();
     result.peak_rss_bytes = std::max(result.peak_rss_bytes, rss);
-    result.matmul_peak_flops_per_second += rate;
+    result.matmul_peak_flops_per_second = std::as_const(rate).data<double>()[0];
   };
   run_training(*world, process, &collector, hooks);
   if (!world->is_main_process()) return result;

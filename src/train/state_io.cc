@@ -46,6 +46,23 @@ std::optional<std::int64_t> iteration_to_load(const spec::CheckpointSpec& spec) 
   return std::nullopt;
 }
 
+/// One line for each folder in DIR that a look would take for something newer than iteration `loaded`.
+std::vector<std::string> ignored_folders(const std::string& directory, std::int64_t loaded) {
+  std::vector<std::string> notes;
+  std::error_code error;
+  for (const auto& item : std::filesystem::directory_iterator(directory, error)) {
+    const std::string name = item.path().filename().string();
+    if (name.rfind("iter_", 0) != 0) continue;
+    if (item.path().extension() == ".tmp") {
+      notes.push_back(str_cat("ignored ", item.path().string(), ": a save that did not finish"));
+    } else if (name > checkpoint::iteration_folder(loaded)) {
+      notes.push_back(str_cat("ignored ", item.path().string(), ": latest_checkpointed_iteration.txt names ", loaded));
+    }
+  }
+  std::sort(notes.begin(), notes.end());
+  return notes;
+}
+
 void read_entries(RankParts& parts, const checkpoint::CheckpointReader& reader, bool with_optimizer,
                   const std::string& directory) {
   const std::vector<checkpoint::StateEntry> entries = state_entries(parts, with_optimizer);
@@ -124,6 +141,7 @@ std::optional<LoadedState> load_state(RankParts& parts) {
   const checkpoint::RunState state =
       checkpoint::run_state_from_json(reader.state_json(), loaded.directory + "/state.json");
   check_same_model(run_from_json(state.run_json, loaded.directory + "/state.json").model, run.model, loaded.directory);
+  if (!run.checkpoint.ckpt_step.has_value()) loaded.notes = ignored_folders(*run.checkpoint.load, *iteration);
   loaded.with_optimizer = !run.checkpoint.finetune && !run.checkpoint.no_load_optim;
   read_entries(parts, reader, loaded.with_optimizer, loaded.directory);
   if (run.checkpoint.finetune) {

@@ -106,6 +106,8 @@ void Trainer::set_up() {
     say(str_cat("loaded ", loaded->directory, loaded->with_optimizer ? "" : " (weights only)", ": iteration ",
                 position_.iteration, ", next sample index ", position_.consumed_samples));
   } else {
+    if (run_.checkpoint.load.has_value())
+      say(str_cat(*run_.checkpoint.load, " holds no checkpoint: starting at iteration 0"));
     model::initialize_parameters(parts_.rank(), parts_.stage(), run_.numerics.seed);
     say(str_cat("weights initialised with seed ", run_.numerics.seed));
   }

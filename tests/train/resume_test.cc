@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "support/small_run.h"
 #include "support/temporary_folder.h"
@@ -11,6 +10,7 @@ namespace megatron::train {
 namespace {
 
 using megatron::testing::complete;
+using megatron::testing::folder_bytes;
 using megatron::testing::Layout;
 using megatron::testing::layout_text;
 using megatron::testing::make_sequences;
@@ -40,19 +40,6 @@ spec::RunSpec run_with_schedule(bool llama, std::int64_t iterations) {
   run.optimizer.lr_decay_iters = 10;
   run.optimizer.lr_warmup_iters = 1;
   return run;
-}
-
-std::string file_bytes(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-/// Name → bytes of all files below.
-std::map<std::string, std::string> folder_bytes(const std::filesystem::path& folder) {
-  std::map<std::string, std::string> files;
-  for (const auto& item : std::filesystem::recursive_directory_iterator(folder))
-    if (item.is_regular_file()) files[std::filesystem::relative(item.path(), folder)] = file_bytes(item.path());
-  return files;
 }
 
 TEST(Resume, SameLayoutContinuesBitForBit) {
@@ -242,6 +229,25 @@ TEST(Resume, CheckpointsWithoutPointerAreNotIgnored) {
   std::filesystem::remove_all(folder / "iter_0000001");
   std::filesystem::remove(folder / "latest_checkpointed_iteration.txt");
   EXPECT_THROW(train_small(complete(run, {}), options_for()), IoError);
+}
+
+TEST(Resume, AnUnfinishedSaveIsIgnoredAndTold) {
+  const TemporaryFolder folder;
+  spec::RunSpec run = small_run(false);
+  run.batch.train_iters = 2;
+  run.checkpoint.save = folder.path();
+  train_small(complete(run, {}), options_for());
+  std::filesystem::create_directory(folder / "iter_0000004.tmp");
+  std::ofstream(folder / "iter_0000004.tmp/model-00001.safetensors") << "half";
+  run.checkpoint.load = folder.path();
+  run.batch.train_iters = 4;
+  const SmallResult rest = train_small(complete(run, {}), options_for());
+  EXPECT_EQ(rest.steps.front().iteration, 3);
+  bool told = false;
+  for (const std::string& line : rest.lines)
+    told = told || line.find("iter_0000004.tmp: a save that did not finish") != std::string::npos;
+  EXPECT_TRUE(told);
+  EXPECT_TRUE(std::filesystem::exists(folder / "iter_0000004/manifest.json"));
 }
 
 TEST(Resume, PipelineTrainsEvaluatesSavesAndResumes) {

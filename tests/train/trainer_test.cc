@@ -253,6 +253,30 @@ TEST(Trainer, ExitIntervalEndsTheRun) {
   EXPECT_EQ(result.outcome.iteration, 4);
 }
 
+TEST(Trainer, ExitDurationEndsAllRanksTogether) {
+  spec::RunSpec run = small_run(false);
+  run.batch.train_iters = 50;
+  run.batch.exit_duration_minutes = 0.0;
+  const SmallResult result = train_small(complete(run, {1, 1, 2, false, 1}), sequences());
+  EXPECT_EQ(result.outcome.reason, EndReason::exit_duration);
+  EXPECT_EQ(result.outcome.iteration, 1);
+}
+
+TEST(Trainer, SkipTrainOnlyEvaluates) {
+  spec::RunSpec run = small_run(false);
+  run.batch.skip_train = true;
+  run.batch.eval_iters = 2;
+  run.optimizer.lr.reset();
+  SmallOptions options;
+  options.valid = options.test = make_sequences(64, 16, 61);
+  const SmallResult result = train_small(complete(run, {1, 2, 1, false, 1}), options);
+  EXPECT_TRUE(result.steps.empty());
+  ASSERT_EQ(result.evaluations.size(), 2U);
+  EXPECT_EQ(result.evaluations[0].suffix, " on validation set");
+  EXPECT_EQ(result.evaluations[1].suffix, " on test set");
+  EXPECT_NEAR(result.evaluations[0].loss, std::log(61.0), 0.1);
+}
+
 TEST(Trainer, TheLearningRateOfAnUpdateIsThatOfTheSamplesBefore) {
   spec::RunSpec run = small_run(false);
   run.batch.train_iters = 10;

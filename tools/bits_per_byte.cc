@@ -1,7 +1,8 @@
-// Prints the validation loss of a byte-level run in bits per byte beside that of an order-3 byte model on the same text:
+// Prints the validation loss of a byte-level run in bits per byte beside that of an order-3 byte model on the same
+// text:
 //   bits_per_byte --text FILE --log LOG.jsonl --held-out 0.05
-// The text is one document per line, as `megatron preprocess` reads it; the end-of-document token stands for the newline, so
-// every byte of the text is one token. Exit status 1 if the trained model is worse than the order-3 model.
+// The text is one document per line, as `megatron preprocess` reads it; the end-of-document token stands for the
+// newline, so every byte of the text is one token. Exit status 1 if the trained model is worse than the order-3 model.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -45,10 +46,14 @@ int run(int argc, char** argv) {
   double held_out = 0.05;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
-    if (name == "--text") text_path = argv[i + 1];
-    else if (name == "--log") log_path = argv[i + 1];
-    else if (name == "--held-out") held_out = std::stod(argv[i + 1]);
-    else throw megatron::ConfigError("unknown option " + name + "; known: --text --log --held-out");
+    if (name == "--text")
+      text_path = argv[i + 1];
+    else if (name == "--log")
+      log_path = argv[i + 1];
+    else if (name == "--held-out")
+      held_out = std::stod(argv[i + 1]);
+    else
+      throw megatron::ConfigError("unknown option " + name + "; known: --text --log --held-out");
   }
   const megatron::MappedFile text(text_path);
   const std::size_t cut = held_out_offset(text.bytes(), held_out);

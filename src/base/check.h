@@ -54,19 +54,19 @@ template <typename A, typename B>
 }  // namespace megatron
 
 /// Throws megatron::Error with the condition and the further arguments joined as text unless the condition holds.
-#define MEGATRON_CHECK(condition, ...)                                                                           \
-  do {                                                                                                           \
-    if (!(condition)) [[unlikely]]                                                                               \
-      ::megatron::detail::check_failed(__FILE__, __LINE__, #condition, ::megatron::str_cat(__VA_ARGS__));        \
+#define MEGATRON_CHECK(condition, ...)                                                                    \
+  do {                                                                                                    \
+    if (!(condition)) [[unlikely]]                                                                        \
+      ::megatron::detail::check_failed(__FILE__, __LINE__, #condition, ::megatron::str_cat(__VA_ARGS__)); \
   } while (false)
 
-#define MEGATRON_CHECK_OP(a, op, b, ...)                                                                         \
-  do {                                                                                                           \
-    const auto& megatron_check_a = (a);                                                                          \
-    const auto& megatron_check_b = (b);                                                                          \
-    if (!(megatron_check_a op megatron_check_b)) [[unlikely]]                                                    \
-      ::megatron::detail::check_op_failed(__FILE__, __LINE__, #a " " #op " " #b, megatron_check_a,               \
-                                          megatron_check_b, ::megatron::str_cat(__VA_ARGS__));                   \
+#define MEGATRON_CHECK_OP(a, op, b, ...)                                                                             \
+  do {                                                                                                               \
+    const auto& megatron_check_a = (a);                                                                              \
+    const auto& megatron_check_b = (b);                                                                              \
+    if (!(megatron_check_a op megatron_check_b)) [[unlikely]]                                                        \
+      ::megatron::detail::check_op_failed(__FILE__, __LINE__, #a " " #op " " #b, megatron_check_a, megatron_check_b, \
+                                          ::megatron::str_cat(__VA_ARGS__));                                         \
   } while (false)
 
 /// As MEGATRON_CHECK, and prints both operands.

@@ -7,10 +7,14 @@ namespace megatron {
 
 std::string format_bytes(std::int64_t bytes) {
   std::array<char, 32> text{};
-  if (bytes < kKiB) std::snprintf(text.data(), text.size(), "%lld B", static_cast<long long>(bytes));
-  else if (bytes < kMiB) std::snprintf(text.data(), text.size(), "%.2f KiB", static_cast<double>(bytes) / kKiB);
-  else if (bytes < kGiB) std::snprintf(text.data(), text.size(), "%.2f MiB", static_cast<double>(bytes) / kMiB);
-  else std::snprintf(text.data(), text.size(), "%.2f GiB", static_cast<double>(bytes) / kGiB);
+  if (bytes < kKiB)
+    std::snprintf(text.data(), text.size(), "%lld B", static_cast<long long>(bytes));
+  else if (bytes < kMiB)
+    std::snprintf(text.data(), text.size(), "%.2f KiB", static_cast<double>(bytes) / kKiB);
+  else if (bytes < kGiB)
+    std::snprintf(text.data(), text.size(), "%.2f MiB", static_cast<double>(bytes) / kMiB);
+  else
+    std::snprintf(text.data(), text.size(), "%.2f GiB", static_cast<double>(bytes) / kGiB);
   return text.data();
 }
 

@@ -11,7 +11,6 @@
 #include "cli/command.h"
 #include "comm/world.h"
 #include "kernels/executor.h"
-#include "kernels/executor.h"
 #include "kernels/isa.h"
 #include "train/bench.h"
 #include "train/machine.h"

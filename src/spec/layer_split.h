@@ -12,7 +12,7 @@ namespace megatron::spec {
 struct LayerSplit {
   std::int64_t num_layers = 0;
   int pipeline_parallel = 1;
-  int chunks = 1;                           // virtual stages per pipeline rank
+  int chunks = 1;                                     // virtual stages per pipeline rank
   std::optional<std::int64_t> first = {}, last = {};  // layers of the first and last rank
   bool account_for_embedding = false, account_for_loss = false;
 };

@@ -8,7 +8,12 @@ namespace megatron::spec {
 
 enum class Normalization : std::uint8_t { layer_norm, rms_norm };
 enum class PositionEmbedding : std::uint8_t { learned_absolute, rope, none };
-enum class Activation : std::uint8_t { gelu_tanh, gelu_erf, squared_relu, silu, };
+enum class Activation : std::uint8_t {
+  gelu_tanh,
+  gelu_erf,
+  squared_relu,
+  silu,
+};
 
 struct RopeScaling {
   double factor = 8.0;  // --rope-scaling-factor
@@ -22,9 +27,9 @@ struct ModelSpec {
   std::int64_t num_layers = 0;
   std::int64_t hidden_size = 0;
   std::int64_t num_attention_heads = 0;
-  std::int64_t ffn_hidden_size = 0;    // 0 until derived: 4h, gated: int((4h·2/3)/64)·64
-  std::int64_t kv_channels = 0;        // size of a head; 0 until derived: hidden / heads
-  std::int64_t num_query_groups = 0;   // key/value heads; 0 until derived: heads
+  std::int64_t ffn_hidden_size = 0;   // 0 until derived: 4h, gated: int((4h·2/3)/64)·64
+  std::int64_t kv_channels = 0;       // size of a head; 0 until derived: hidden / heads
+  std::int64_t num_query_groups = 0;  // key/value heads; 0 until derived: heads
   std::int64_t seq_length = 0;
   std::int64_t max_position_embeddings = 0;
   std::int64_t vocab_size = 0;         // without padding
@@ -43,7 +48,7 @@ struct ModelSpec {
   Activation activation = Activation::gelu_tanh;
   bool gated_linear_unit = false;  // fc1 = [all gate rows; all up rows], output act(gate)·up
   bool add_bias_linear = true;
-  bool add_qkv_bias = false;       // bias on linear_qkv only (implied by add_bias_linear)
+  bool add_qkv_bias = false;  // bias on linear_qkv only (implied by add_bias_linear)
   bool qk_layernorm = false;
   bool untie_embeddings_and_output_weights = false;
   bool apply_query_key_layer_scaling = false;  // exact in fp32: the scores are divided and multiplied again

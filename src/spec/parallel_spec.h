@@ -26,7 +26,7 @@ struct ParallelSpec {
   std::optional<std::int64_t> ddp_bucket_size;  // elements; unset: max(40e6, 1e6·dp)
   double distributed_timeout_minutes = 10;
   std::optional<double> distributed_timeout_seconds;  // ours, for tests; wins
-  int threads_per_rank = 0;  // 0: usable cores ÷ ranks on this machine, at least 1
+  int threads_per_rank = 0;                           // 0: usable cores ÷ ranks on this machine, at least 1
 
   /// Decoder layers of each stage, in order; derived (Megatron's rules, no layer is ever dropped).
   std::vector<std::int64_t> layers_per_stage;

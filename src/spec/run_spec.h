@@ -14,8 +14,8 @@ namespace megatron::spec {
 
 struct BatchSpec {
   std::int64_t micro_batch_size = 0;
-  std::int64_t global_batch_size = 0;   // derived default: micro_batch_size · dp
-  std::int64_t num_micro_batches = 0;   // derived: per step and data-parallel rank
+  std::int64_t global_batch_size = 0;  // derived default: micro_batch_size · dp
+  std::int64_t num_micro_batches = 0;  // derived: per step and data-parallel rank
   std::optional<std::int64_t> train_iters, train_samples;
   std::int64_t eval_iters = 100;
   std::optional<std::int64_t> eval_interval;

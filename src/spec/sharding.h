@@ -1,5 +1,5 @@
-// Which part of a logical tensor a rank holds: a list of boxes. The only bridge between a layout and the disk, the norm,
-// the initial values.
+// Which part of a logical tensor a rank holds: a list of boxes. The only bridge between a layout and the disk, the
+// norm, the initial values.
 #pragma once
 
 #include <array>
@@ -28,8 +28,8 @@ struct Piece {
 /// How a rank's local tensor of shape [local_rows, local_cols] is laid over the logical tensor.
 /// Rows of the local tensor that no piece covers are padding: zero, never trained, never counted, never saved.
 struct Sharding {
-  int num_dims = 2;                       // of the logical tensor: 1 or 2
-  std::int64_t rows = 0, cols = 1;        // logical
+  int num_dims = 2;                 // of the logical tensor: 1 or 2
+  std::int64_t rows = 0, cols = 1;  // logical
   std::int64_t local_rows = 0, local_cols = 1;
   std::vector<Piece> pieces;
 

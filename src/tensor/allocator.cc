@@ -56,7 +56,8 @@ std::shared_ptr<Storage> Allocator::allocate(std::int64_t bytes, MemoryKind kind
     } else {
       const bool large = size >= kHugePage;
       const auto aligned = static_cast<std::size_t>(large ? round_up(size, kHugePage) : size);
-      data = static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(large ? kHugePage : kAlignment), aligned));
+      data = static_cast<std::byte*>(
+          std::aligned_alloc(static_cast<std::size_t>(large ? kHugePage : kAlignment), aligned));
       if (data == nullptr)
         throw Error(str_cat("out of memory: ", format_bytes(bytes), " for ", memory_kind_name(kind), ", ",
                             format_bytes(tracker_.live_total()), " in use by this rank"));

@@ -34,8 +34,8 @@ class Storage {
   MemoryKind kind_;
 };
 
-/// Single-threaded by contract: only the rank's own thread allocates and frees. (Tensors posted to a collective are kept
-/// alive by the owner's handle until the operation has completed.)
+/// Single-threaded by contract: only the rank's own thread allocates and frees. (Tensors posted to a collective are
+/// kept alive by the owner's handle until the operation has completed.)
 class Allocator : public std::enable_shared_from_this<Allocator> {
  public:
   static std::shared_ptr<Allocator> create(Device device);

@@ -6,15 +6,24 @@ namespace megatron::tensor {
 
 std::string_view memory_kind_name(MemoryKind kind) {
   switch (kind) {
-    case MemoryKind::parameter: return "parameters";
-    case MemoryKind::gradient: return "gradients";
-    case MemoryKind::optimizer: return "optimizer";
-    case MemoryKind::stash: return "stash";
-    case MemoryKind::activation: return "activations";
-    case MemoryKind::communication: return "communication";
-    case MemoryKind::scratch: return "scratch";
-    case MemoryKind::data: return "data";
-    case MemoryKind::count_: break;
+    case MemoryKind::parameter:
+      return "parameters";
+    case MemoryKind::gradient:
+      return "gradients";
+    case MemoryKind::optimizer:
+      return "optimizer";
+    case MemoryKind::stash:
+      return "stash";
+    case MemoryKind::activation:
+      return "activations";
+    case MemoryKind::communication:
+      return "communication";
+    case MemoryKind::scratch:
+      return "scratch";
+    case MemoryKind::data:
+      return "data";
+    case MemoryKind::count_:
+      break;
   }
   return "?";
 }

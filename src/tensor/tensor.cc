@@ -6,7 +6,8 @@
 namespace megatron::tensor {
 
 Tensor Tensor::on_storage(std::shared_ptr<Storage> storage, std::int64_t offset, const Shape& shape, DType dtype) {
-  MEGATRON_CHECK_LE((offset + shape.numel()) * dtype_size(dtype), storage->bytes(), "tensor ", shape, " past its storage");
+  MEGATRON_CHECK_LE((offset + shape.numel()) * dtype_size(dtype), storage->bytes(), "tensor ", shape,
+                    " past its storage");
   Tensor t;
   t.storage_ = std::move(storage);
   t.dtype_ = dtype;
@@ -44,8 +45,8 @@ TensorView Tensor::view() {
 }
 
 Tensor Tensor::slice(int dim, std::int64_t begin, std::int64_t end) const {
-  MEGATRON_CHECK(0 <= begin && begin <= end && end <= shape_[dim], "slice [", begin, ", ", end, ") of dim ", dim, " of ",
-                 shape_);
+  MEGATRON_CHECK(0 <= begin && begin <= end && end <= shape_[dim], "slice [", begin, ", ", end, ") of dim ", dim,
+                 " of ", shape_);
   Tensor t = *this;
   t.offset_ += begin * strides_[dim];
   t.shape_[dim] = end - begin;

@@ -49,9 +49,13 @@ class Tensor {
   operator ConstTensorView() const { return view_const(); }
 
   template <typename T>
-  T* data() { return view().data<T>(); }
+  T* data() {
+    return view().data<T>();
+  }
   template <typename T>
-  const T* data() const { return view_const().data<T>(); }
+  const T* data() const {
+    return view_const().data<T>();
+  }
 
   void set_kind(MemoryKind kind) { storage_->set_kind(kind); }
   void reset() { *this = Tensor(); }

@@ -78,7 +78,8 @@ struct ViewBase {
  protected:
   template <typename T>
   T* typed() const {
-    MEGATRON_CHECK(DTypeOf<T>::value == dtype, "view of ", dtype_name(dtype), " read as ", dtype_name(DTypeOf<T>::value));
+    MEGATRON_CHECK(DTypeOf<T>::value == dtype, "view of ", dtype_name(dtype), " read as ",
+                   dtype_name(DTypeOf<T>::value));
     return static_cast<T*>(pointer);
   }
 };
@@ -86,7 +87,9 @@ struct ViewBase {
 /// A view that may only be read.
 struct ConstTensorView : ViewBase {
   template <typename T>
-  const T* data() const { return typed<T>(); }
+  const T* data() const {
+    return typed<T>();
+  }
   ConstTensorView slice(int dim, std::int64_t begin, std::int64_t end) const;
   ConstTensorView reshape(const Shape& new_shape) const;
 };
@@ -94,7 +97,9 @@ struct ConstTensorView : ViewBase {
 /// A view that may be written.
 struct TensorView : ViewBase {
   template <typename T>
-  T* data() const { return typed<T>(); }
+  T* data() const {
+    return typed<T>();
+  }
   operator ConstTensorView() const {
     ConstTensorView view;
     static_cast<ViewBase&>(view) = *this;

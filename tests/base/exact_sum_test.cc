@@ -58,8 +58,9 @@ TEST(ExactSum, MergesThroughIntegerWords) {
   a.add(0.1);
   a.add(-7.25);
   b.add(1e-30);
-  for (int i = 0; i < ExactSum::kWords; ++i) merged.words()[static_cast<std::size_t>(i)] =
-      a.words()[static_cast<std::size_t>(i)] + b.words()[static_cast<std::size_t>(i)];
+  for (int i = 0; i < ExactSum::kWords; ++i)
+    merged.words()[static_cast<std::size_t>(i)] =
+        a.words()[static_cast<std::size_t>(i)] + b.words()[static_cast<std::size_t>(i)];
   ExactSum direct = a;
   direct.add(b);
   EXPECT_EQ(merged.value(), direct.value());

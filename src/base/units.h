@@ -1,4 +1,4 @@
-// Constants and printing of bytes, times and rates.
+// Bytes and times: constants and printing; rounding of whole numbers.
 #pragma once
 
 #include <cstdint>

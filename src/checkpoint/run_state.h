@@ -28,7 +28,7 @@ struct RunState {
   std::int64_t num_updates = 0;         // updates of the optimizer: the step count of Adam's bias correction
   std::int64_t scheduler_samples = 0;   // where the schedules stand
   ScheduleState schedule;
-  /// JSON objects, kept as they are: the run's description (spec/run_spec_json.h) and the tokenizer's.
+  /// JSON objects, kept as they are: the run's description (train/run_json.h) and the tokenizer's.
   std::string run_json = "{}";
   std::string tokenizer_json = "{}";
   bool operator==(const RunState&) const = default;

@@ -12,8 +12,8 @@
 
 namespace megatron::config {
 
-/// What a command needs: `validate` accepts a run without data or length, `train` does not; `layout` commands (bench,
-/// generate, verify) bring the model from elsewhere and need no batch.
+/// What a command needs: `validate` accepts a run without data or length, `train` does not; `layout` commands
+/// (generate, verify) bring the model from elsewhere and need no batch.
 enum class ParseMode : std::uint8_t { validate, train, layout };
 
 struct Findings {

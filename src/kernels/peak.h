@@ -1,4 +1,5 @@
-// Rates of this machine: what the products and the attention of this program reach, for MFU and `bench`.
+// Rates of this machine: what the products and the attention of this program reach. (`bench` and the log measure by
+// train/bench.h.)
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // The operators f and g of tensor parallelism (arXiv 1909.08053 §3) and their sequence-parallel forms (arXiv
 // 2205.05198), as plain functions: forward and backward of a layer call the one they need. Legend: T tokens, H hidden.
-// copy = nothing forward, all_reduce backward; reduce = all_reduce forward, nothing backward.
+// Megatron's copy (nothing forward, all_reduce backward) and reduce (the reverse) are Group::all_reduce itself.
 #pragma once
 
 #include "kernels/executor.h"

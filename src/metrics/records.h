@@ -9,8 +9,8 @@
 
 namespace megatron::metrics {
 
-/// One step, of all ranks. Times are wall-clock seconds of the slowest rank or of the logging rank, as the trainer
-/// measures.
+/// One step, of all ranks. Times are wall-clock seconds: step and optimizer of the logging rank, the others means over
+/// the ranks.
 struct StepRecord {
   std::int64_t iteration = 0;         // 1 for the first step
   std::int64_t consumed_samples = 0;  // since the run began, this step included

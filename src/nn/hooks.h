@@ -1,4 +1,4 @@
-// What layers tell the outside: a gradient is complete, a block's parameters are needed.
+// What layers tell the outside: a gradient is complete.
 #pragma once
 
 #include "nn/parameter.h"
@@ -13,7 +13,8 @@ class GradSink {
   virtual void grad_ready(Parameter& parameter) = 0;
 };
 
-/// Brackets each unit (block, embedding, head) of a stage, so that parameters may be gathered just before use.
+/// Brackets each unit (block, embedding, head) of a stage, so that parameters may be gathered just before use. Nobody
+/// implements or calls it yet: parameters are not sharded over data parallelism.
 class ParameterResidency {
  public:
   virtual ~ParameterResidency() = default;

@@ -48,7 +48,7 @@ struct Pass {
   kernels::Executor& exec;
   const MicroBatch& batch;
   Mode mode = Mode::train;
-  /// False: evaluation, inference, first run of a recomputed layer.
+  /// False: evaluation, inference.
   bool keep_stash = true;
   WeightGradQueue& weight_grads;
   std::uint64_t seed = 0;  // of dropout; the run's

@@ -1,4 +1,4 @@
-// What one rank does for one step, as data.
+// What one rank does for one step, as data. No generator splits B into I and W; passes and engine can do it.
 #pragma once
 
 #include <cstdint>

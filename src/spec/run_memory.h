@@ -9,7 +9,8 @@
 
 namespace megatron::spec {
 
-/// Bytes of one rank of a pipeline stage (all its ranks are alike). Float32 throughout.
+/// Bytes of one rank of a pipeline stage (all its ranks are alike). Float32 throughout. Not counted: activations within
+/// a pass, scratch of kernels, gaps of the gradient buffer, rotary tables.
 struct StageMemory {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;      // one per use of a tied table

@@ -10,12 +10,12 @@ namespace megatron::tensor {
 enum class MemoryKind : std::uint8_t {
   parameter,      // model weights
   gradient,       // main gradients
-  optimizer,      // moments, main weights
-  stash,          // kept between forward and backward
+  optimizer,      // moments
+  stash,          // kept between forward and backward; keys and values of earlier tokens
   activation,     // alive only within a pass
   communication,  // buffers of collectives and messages
   scratch,        // workspace of kernels
-  data,           // token ids, labels, masks
+  data,           // tables that do not train: rotary cosines and sines
   count_
 };
 

@@ -59,7 +59,7 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape);
 /// Strides of a dense row-major tensor.
 Shape contiguous_strides(const Shape& shape);
 
-/// What both kinds of view share. `data` is null for meta tensors.
+/// What both kinds of view share. `pointer` is null for meta tensors.
 struct ViewBase {
   void* pointer = nullptr;
   DType dtype = DType::float32;

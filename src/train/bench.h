@@ -15,7 +15,7 @@ class Executor;
 namespace megatron::train {
 
 /// Options of `megatron train` that a preset stands for: gpt2-124m, gpt2-124m-s1024 or tiny, with architecture gpt2 or
-/// llama; seq_length ≤ 0 leaves the preset's. Throws ConfigError naming the known ones.
+/// llama. Throws ConfigError naming the known ones.
 std::vector<std::string> bench_preset(const std::string& preset, const std::string& architecture);
 
 struct BenchResult {

@@ -1,4 +1,4 @@
-// What a run tells: figures of a step and of an evaluation, and who listens to them.
+// What a run tells: figures of a step and of an evaluation (listener.h: who hears them).
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace megatron::train {
 
-/// One training step. Times in seconds; forward, backward and exposed communication are means over the ranks.
+/// One training step. Times in seconds: step and optimizer of this rank, the others means over the ranks.
 struct StepReport {
   std::int64_t iteration = 0;         // from 1
   std::int64_t consumed_samples = 0;  // after the step

@@ -23,7 +23,7 @@ struct TrainOutcome {
   std::string error;
 };
 
-/// For tests: called on every rank's thread.
+/// Called on every rank's thread: for tests, benchmarks and the peak memory that `train` prints at its end.
 struct TrainHooks {
   std::function<void(RankParts&)> after_setup;  // weights initialised or loaded
   std::function<void(RankParts&, const StepReport&)> after_step;

@@ -1,0 +1,59 @@
+// The includes of src/ keep to floors.txt; the check itself finds what breaks it.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "support/temporary_folder.h"
+
+namespace megatron {
+namespace {
+
+struct Outcome {
+  int status = -1;
+  std::string output;
+};
+
+Outcome check(const std::string& root) {
+  Outcome outcome;
+  std::FILE* const pipe = ::popen(("bash '" + root + "/scripts/check-floors.sh' 2>&1").c_str(), "r");
+  if (pipe == nullptr) return outcome;
+  char piece[512];
+  while (std::fgets(piece, sizeof(piece), pipe) != nullptr) outcome.output += piece;
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
+  return outcome;
+}
+
+TEST(Floors, IncludesKeepToThem) {
+  const Outcome outcome = check(MEGATRON_SOURCE_DIR);
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_EQ(outcome.output, "folder borders are as floors.txt says\n");
+}
+
+/// What the check says of a tree of two folders, `low` below `high`, with one include in `file`.
+Outcome check_include(const std::string& file, const std::string& include) {
+  namespace fs = std::filesystem;
+  const testing::TemporaryFolder folder;
+  const fs::path root = folder.path();
+  for (const char* name : {"scripts", "src/low", "src/high"}) fs::create_directories(root / name);
+  fs::copy(fs::path(MEGATRON_SOURCE_DIR) / "scripts/check-floors.sh", root / "scripts/check-floors.sh");
+  std::ofstream(root / "floors.txt") << "low:\nhigh: low\n";
+  std::ofstream(root / "src" / file) << "#include " << include << "\n";
+  return check(root);
+}
+
+TEST(Floors, TheCheckFindsWhatBreaksThem) {
+  EXPECT_EQ(check_include("high/a.cc", "\"low/a.h\"").status, 0);
+  EXPECT_EQ(check_include("low/a.cc", "\"high/a.h\"").output, "src/low/a.cc:1: low may not include high\n");
+  EXPECT_EQ(check_include("high/a.h", "<nlohmann/json.hpp>").output,
+            "src/high/a.h:1: a public header includes a third-party header\n");
+  EXPECT_EQ(check_include("high/a.cc", "<mpi.h>").status, 1);
+  EXPECT_EQ(check_include("high/a.cc", "<hwy/highway.h>").status, 1);
+}
+
+}  // namespace
+}  // namespace megatron

@@ -21,8 +21,10 @@ if [ -n "$long" ]; then
   status=1
 fi
 
+# Without optimization: clang's warnings come from its front end. -Wreserved-identifier is clang-tidy's check, much faster.
 mkdir -p build-clang
-if cmake -S . -B build-clang -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 -DMEGATRON_TESTS=ON >build-clang/configure.log 2>&1 &&
+if cmake -S . -B build-clang -G Ninja -DCMAKE_CXX_COMPILER=clang++-14 -DCMAKE_BUILD_TYPE=Debug \
+     -DCMAKE_CXX_FLAGS=-Wreserved-identifier -DMEGATRON_TESTS=ON >build-clang/configure.log 2>&1 &&
    cmake --build build-clang -j "$(nproc)" >build-clang/build.log 2>&1; then
   echo "clang 14 builds without warnings"
 else

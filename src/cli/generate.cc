@@ -178,8 +178,7 @@ int run_generate(Arguments args) {
     config::require_accepted(parsed);
     return generate(parsed);
   } catch (const Error& error) {
-    if (is_first_process()) throw;
-    return exit_status(error);
+    return tell_once(error);
   }
 }
 

@@ -83,7 +83,8 @@ int conclude(const train::TrainOutcome& outcome, const spec::RunSpec& run, metri
   return 1;
 }
 
-int train_in(comm::World& world, const train::Process& process, metrics::Console& console) {
+int train_in(comm::World& world, const train::Process& process, metrics::Console& console,
+             train::SignalWatcher& signals) {
   const bool print = world.is_main_process();
   std::unique_ptr<train::RunLog> log;
   if (print) {
@@ -100,6 +101,7 @@ int train_in(comm::World& world, const train::Process& process, metrics::Console
     if (!world.failure_reported()) throw;
     return exit_status(error);  // the line of the failed rank has been printed
   }
+  signals.finish();
   if (print) {
     log->flush();
     log->summary(memory.by_kind());
@@ -110,31 +112,32 @@ int train_in(comm::World& world, const train::Process& process, metrics::Console
 }  // namespace
 
 int run_train(Arguments args) {
-  train::SignalWatcher signals;  // before any other thread
   const bool print = is_first_process();
-  // mpirun gives its ranks a terminal of its own, whatever its output goes to.
-  metrics::Console console =
-      launcher_size().has_value() ? metrics::Console(stdout, false, 0) : metrics::Console(stdout);
+  train::SignalWatcher signals(print);  // before any other thread
+  // mpirun gives its ranks a terminal of its own, whatever its output goes to, and stops reading it before it ends
+  // them.
+  metrics::Console console = launcher_size().has_value()
+                                 ? metrics::Console(std::make_unique<metrics::LineWriter>(stdout))
+                                 : metrics::Console(stdout);
   config::ParsedRun parsed;
   try {
     parsed = config::parse_run(args, {config::ParseMode::train, {}, launcher_size()});
     config::require_accepted(parsed);
-  } catch (const ConfigError&) {
-    if (print) throw;
-    return 2;  // the first process says it
+  } catch (const ConfigError& error) {
+    return tell_once(error, &signals.flag());
   }
   if (print)
     for (const std::string& notice : parsed.notices) console.line("notice: " + notice);
   train::Process process;
+  std::unique_ptr<comm::World> world;
   try {
     process = make_process(parsed, console, print);
+    process.stop_signal = &signals.flag();
+    world = train::create_world(process.run, process.stop_signal, [&signals] { signals.finish(); });
   } catch (const Error& error) {
-    if (print) throw;
-    return exit_status(error);
+    return tell_once(error, &signals.flag());
   }
-  process.stop_signal = &signals.flag();
-  const std::unique_ptr<comm::World> world = train::create_world(process.run);
-  return train_in(*world, process, console);
+  return train_in(*world, process, console, signals);
 }
 
 }  // namespace megatron::cli

@@ -130,8 +130,7 @@ int run_verify(Arguments args) {
     config::require_accepted(parsed);
     return verify(parsed);
   } catch (const Error& error) {
-    if (is_first_process()) throw;
-    return exit_status(error);
+    return tell_once(error);
   }
 }
 

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/exit_status.h"
+
 namespace megatron::comm {
 
 int exit_status_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
-  } catch (const ConfigError&) {
-    return 2;
-  } catch (const CommError&) {
-    return 3;
+  } catch (const std::exception& known) {
+    return exit_status(known);
   } catch (...) {
     return 1;
   }

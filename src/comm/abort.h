@@ -11,7 +11,7 @@
 
 namespace megatron::comm {
 
-/// Exit status that belongs to an error: 2 configuration, 3 communication, 1 everything else.
+/// As megatron::exit_status; 1 for what is no std::exception.
 int exit_status_of(const std::exception_ptr& error);
 /// what() of a std::exception on one line.
 std::string message_of(const std::exception_ptr& error);

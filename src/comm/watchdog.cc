@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 namespace megatron::comm {
@@ -28,6 +29,15 @@ const char* phase_name(RankPhase phase) {
 std::string one_decimal(double seconds) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.1f s", seconds);
+  return text;
+}
+
+// A process that lives answers within milliseconds; between questions to all a run with long steps has some rest.
+constexpr double kQuestionSeconds = 5;
+
+std::string rank_list(const std::vector<int>& ranks) {
+  std::string text;
+  for (const int rank : ranks) text += str_cat(text.empty() ? "rank " : ", ", rank);
   return text;
 }
 
@@ -114,6 +124,10 @@ void Watchdog::look(double elapsed) {
     if (means_.print) std::fputs(str_cat("error: ", failure_line(*expired_), "\n").c_str(), stderr);
     means_.end_process(3);
   }
+  if (means_.stop_signal != nullptr && means_.stop_signal->load() != 0) {
+    look_for_silent(elapsed);
+    if (abort_.aborted() || expired_) return;
+  }
   for (std::size_t i = 0; i < means_.ranks.size(); ++i) {
     const RankRecord record = means_.ranks[i].second->record();
     Waited& waited = waited_[i];
@@ -126,6 +140,28 @@ void Watchdog::look(double elapsed) {
     expire(means_.ranks[i].first, record, waited.seconds);
     return;
   }
+}
+
+// Who has been asked to stop and waits for a process that has died would wait until it is killed itself. Two questions
+// without an answer from the same process are enough.
+void Watchdog::look_for_silent(double elapsed) {
+  const auto& [rank, status] = means_.ranks.front();
+  const RankRecord record = status->record();
+  until_question_ -= elapsed;
+  if (record.phase != RankPhase::waiting || record.seconds < 0.3 || until_question_ > 0) return;
+  std::vector<int> silent;
+  for (const RankRow& row : means_.all_rows())
+    if (!row.known) silent.push_back(row.rank);
+  std::vector<int> still;
+  std::set_intersection(silent.begin(), silent.end(), silent_.begin(), silent_.end(), std::back_inserter(still));
+  silent_ = std::move(silent);
+  until_question_ = silent_.empty() ? kQuestionSeconds : 0;
+  if (still.empty() || abort_.aborted()) return;
+  const Culprit culprit{rank, record.where(),
+                        str_cat("asked to stop, but the process of ", rank_list(still),
+                                " does not answer: ending now, without a checkpoint")};
+  expired_ = culprit;
+  means_.fail(culprit, std::make_exception_ptr(CommError(failure_line(culprit))), "");
 }
 
 void Watchdog::expire(int rank, const RankRecord& record, double seconds) {

@@ -2,6 +2,7 @@
 // abort.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -32,6 +33,7 @@ class Watchdog {
     double timeout_seconds = 600;
     double grace_seconds = 2;
     bool print = true;
+    const std::atomic<int>* stop_signal = nullptr;         // ≠ 0: look for silent processes at once; null: never
     std::vector<std::pair<int, const RankStatus*>> ranks;  // of this process
     std::function<std::vector<RankRow>()> all_rows;        // of the whole world, as far as they answer
     /// Aborts the world; prints `table` and the failure line if this failure is the first.
@@ -54,6 +56,7 @@ class Watchdog {
   };
   void loop();
   void look(double elapsed);
+  void look_for_silent(double elapsed);
   void expire(int rank, const RankRecord& record, double seconds);
   void end_after_grace();
 
@@ -61,6 +64,8 @@ class Watchdog {
   const AbortState& abort_;
   std::vector<Waited> waited_;
   double since_abort_ = 0;
+  double until_question_ = 0;  // after a signal: when all are asked next
+  std::vector<int> silent_;    // who did not answer last time
   double since_expired_ = 0;
   std::optional<Culprit> expired_;
   std::mutex mutex_;

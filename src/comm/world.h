@@ -1,6 +1,7 @@
 // All ranks of a run, wherever they live: threads of this process (local), MPI processes, or counted only (null).
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -56,6 +57,11 @@ struct WorldOptions {
   std::uint64_t perturb_seed = 0;  // ≠ 0: yield at random at post and wait (tests)
   double grace_seconds = 2;        // after an abort: ranks that are not back by then are ended with the process
   bool print_failure = true;       // the failure line and the watchdog's table on stderr
+  /// ≠ 0 asks the run to stop (null: never). Ranks look at it themselves; here it means that a rank whose peer's
+  /// process is silent has nothing to wait for: the world is aborted instead of after the timeout.
+  const std::atomic<int>* stop_signal = nullptr;
+  /// Called once in every process when the world has been aborted, by any thread; must not throw.
+  std::function<void()> on_failure;
 };
 
 class World {

@@ -34,6 +34,7 @@ void Console::progress(const std::string& text) {
 }
 
 void Console::line(const std::string& text) {
+  if (writer_ != nullptr) return writer_->write(text.empty() || text.back() != '\n' ? text + "\n" : text);
   clear_progress();
   std::fputs(text.c_str(), out_);
   if (text.empty() || text.back() != '\n') std::fputc('\n', out_);

@@ -2,7 +2,11 @@
 #pragma once
 
 #include <cstdio>
+#include <memory>
 #include <string>
+#include <utility>
+
+#include "metrics/line_writer.h"
 
 namespace megatron::metrics {
 
@@ -11,6 +15,9 @@ class Console {
   /// `out` is borrowed. A progress line is shown if it is a terminal.
   explicit Console(std::FILE* out);
   Console(std::FILE* out, bool is_terminal, int width) : out_(out), is_terminal_(is_terminal), width_(width) {}
+  /// Plain lines, written by a thread of their own: for the ranks of a launcher, which may stop reading.
+  explicit Console(std::unique_ptr<LineWriter> writer)
+      : out_(nullptr), is_terminal_(false), width_(0), writer_(std::move(writer)) {}
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -28,6 +35,7 @@ class Console {
   bool is_terminal_;
   int width_;
   bool progress_shown_ = false;
+  std::unique_ptr<LineWriter> writer_;  // null: written at once
 };
 
 }  // namespace megatron::metrics

@@ -30,8 +30,11 @@ std::int64_t sum_over(kernels::Executor& exec, const mesh::Group& group, std::in
 
 }  // namespace
 
-std::unique_ptr<comm::World> create_world(const spec::RunSpec& run) {
+std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::atomic<int>* stop_signal,
+                                          std::function<void()> on_failure) {
   comm::WorldOptions options;
+  options.stop_signal = stop_signal;
+  options.on_failure = std::move(on_failure);
   options.world_size = run.parallel.world_size;
   options.timeout_seconds =
       run.parallel.distributed_timeout_seconds.value_or(60.0 * run.parallel.distributed_timeout_minutes);
@@ -39,11 +42,7 @@ std::unique_ptr<comm::World> create_world(const spec::RunSpec& run) {
   const int launched = comm::launcher_world_size();
   const bool mpi = run.distributed_backend.has_value() ? *run.distributed_backend == "mpi" : launched > 0;
   if (!mpi) return comm::create_local_world(options);
-  std::unique_ptr<comm::World> world = comm::create_mpi_world(options);
-  if (world->world_size() != run.parallel.world_size)
-    throw ConfigError(str_cat("--world-size ", run.parallel.world_size, ": the launcher started ", world->world_size(),
-                              " processes; give that number or leave the option out"));
-  return world;
+  return comm::create_mpi_world(options);
 }
 
 std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec& run) {

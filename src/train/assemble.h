@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -21,8 +22,9 @@ namespace megatron::train {
 
 /// Ranks as MPI processes under mpirun or srun or with --distributed-backend mpi, else as threads of this process.
 /// Throws ConfigError when the launcher's number of processes is not the run's world size. `is_main` of the result's
-/// process prints.
-std::unique_ptr<comm::World> create_world(const spec::RunSpec& run);
+/// process prints. `stop_signal` and `on_failure` as in comm::WorldOptions.
+std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::atomic<int>* stop_signal = nullptr,
+                                          std::function<void()> on_failure = {});
 
 /// The tokenizer that the run names; null without --tokenizer-type. Throws ConfigError.
 std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec& run);

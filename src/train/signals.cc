@@ -37,7 +37,7 @@ std::string signal_name(int number) {
   }
 }
 
-SignalWatcher::SignalWatcher() {
+SignalWatcher::SignalWatcher(bool announce) : announce_(announce) {
   const sigset_t set = watched_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signal_descriptor_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -66,14 +66,16 @@ void SignalWatcher::watch() {
     signalfd_siginfo info;
     while (read(signal_descriptor_, &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
       const int number = static_cast<int>(info.ssi_signo);
+      const std::string name = signal_name(number);
       int none = 0;
-      if (received_.compare_exchange_strong(none, number)) {
-        std::fprintf(stderr, "received %s: stopping after this step (a second signal ends at once)\n",
-                     signal_name(number).c_str());
-      } else {
-        std::fprintf(stderr, "received %s again: ending at once\n", signal_name(number).c_str());
-        std::_Exit(128 + number);
-      }
+      const bool first = received_.compare_exchange_strong(none, number);
+      if (finished_.load(std::memory_order_relaxed)) continue;
+      if (announce_)
+        std::fprintf(stderr,
+                     first ? "received %s: stopping after this step (a second signal ends at once)\n"
+                           : "received %s again: ending at once\n",
+                     name.c_str());
+      if (!first) std::_Exit(128 + number);
     }
   }
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -47,7 +48,17 @@ class LoopbackHub {
     }
   }
 
+  // Like MPI_Finalize: memory that others may still read lives until all are here. Who ends without closing is not
+  // waited for.
+  void leave(bool wait) {
+    std::unique_lock lock(mutex_);
+    if (++left_ == size()) all_left_.notify_all();
+    if (wait) all_left_.wait(lock, [this] { return left_ == size(); });
+  }
+
   std::mutex mutex_;
+  std::condition_variable all_left_;
+  int left_ = 0;
   std::vector<std::deque<std::pair<int, std::vector<std::byte>>>> notes_;
   std::map<Way, Queue> queues_;
 };
@@ -112,7 +123,13 @@ class LoopbackTransport : public Transport {
     return true;
   }
 
-  void close() override {}
+  ~LoopbackTransport() override {
+    if (!closed_) hub_->leave(false);
+  }
+  void close() override {
+    closed_ = true;
+    hub_->leave(true);
+  }
   void abort(int) override {}
 
  private:
@@ -122,6 +139,7 @@ class LoopbackTransport : public Transport {
   }
   std::shared_ptr<LoopbackHub> hub_;
   int rank_;
+  bool closed_ = false;
   Ticket last_ = 0;
   std::map<Ticket, std::shared_ptr<LoopbackHub::Transfer>> transfers_;
 };

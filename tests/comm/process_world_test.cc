@@ -23,9 +23,16 @@ WorldOptions options_of(int world_size) {
   return options;
 }
 
+using MakeTransport = std::function<std::unique_ptr<Transport>(const std::shared_ptr<LoopbackHub>&, int rank)>;
+
+std::unique_ptr<Transport> make_loopback(const std::shared_ptr<LoopbackHub>& hub, int rank) {
+  return std::make_unique<LoopbackTransport>(hub, rank);
+}
+
 // One world per thread; returns the message of the exception that each run() throws ("" for none).
 std::vector<std::string> run_processes(int n, const WorldOptions& options, std::int64_t max_bytes,
-                                       const std::function<void(RankContext&)>& fn) {
+                                       const std::function<void(RankContext&)>& fn,
+                                       const MakeTransport& make_transport = make_loopback) {
   const auto hub = std::make_shared<LoopbackHub>(n);
   std::vector<std::string> messages(static_cast<std::size_t>(n));
   std::vector<std::thread> processes;
@@ -33,7 +40,7 @@ std::vector<std::string> run_processes(int n, const WorldOptions& options, std::
     processes.emplace_back([&, rank] {
       try {
         ProcessWorld world(
-            options, [&] { return std::make_unique<LoopbackTransport>(hub, rank); }, max_bytes);
+            options, [&] { return make_transport(hub, rank); }, max_bytes);
         world.run(fn);
       } catch (const std::exception& e) {
         messages[static_cast<std::size_t>(rank)] = e.what();
@@ -156,6 +163,60 @@ TEST(ProcessWorld, MessagesThatNobodyReceives) {
       group->send(Tensor::zeros(*a, {100000}, DType::float32, MemoryKind::activation), 1, "lost").wait();
   });
   for (const std::string& message : messages) EXPECT_EQ(message, "");
+}
+
+/// From a moment on no note comes or goes, as if the process had died.
+class DyingTransport : public LoopbackTransport {
+ public:
+  DyingTransport(std::shared_ptr<LoopbackHub> hub, int rank, const std::atomic<bool>& dead)
+      : LoopbackTransport(std::move(hub), rank), dead_(dead) {}
+  Ticket send_note(int to, const std::vector<std::byte>& note) override {
+    return dead_ ? 0 : LoopbackTransport::send_note(to, note);
+  }
+  bool next_note(int& from, std::vector<std::byte>& note) override {
+    return !dead_ && LoopbackTransport::next_note(from, note);
+  }
+
+ private:
+  const std::atomic<bool>& dead_;
+};
+
+TEST(ProcessWorld, WhoIsAskedToStopDoesNotWaitForADeadProcess) {
+  for (const int victim : {0, 1}) {  // 0 is the one that decides while it lives
+    std::atomic<int> signal{0}, failures{0};
+    std::atomic<bool> dead{false};
+    WorldOptions options = options_of(4);
+    options.stop_signal = &signal;
+    options.on_failure = [&] { ++failures; };
+    const auto messages = run_processes(
+        4, options, Transport::kMaxBytes,
+        [&](RankContext& rank) {
+          const auto group = rank.create_group("dp", {0, 1, 2, 3});
+          group->barrier("start");
+          if (rank.rank() == victim) {
+            dead = true;
+            signal = 15;
+            return;
+          }
+          group->barrier("never");
+        },
+        [&](const std::shared_ptr<LoopbackHub>& hub, int rank) -> std::unique_ptr<Transport> {
+          if (rank == victim) return std::make_unique<DyingTransport>(hub, rank, dead);
+          return make_loopback(hub, rank);
+        });
+    std::string first;
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == victim) continue;
+      const std::string& message = messages[static_cast<std::size_t>(rank)];
+      EXPECT_NE(message.find(str_cat("barrier #1 \"never\" in dp: asked to stop, but the process of rank ", victim,
+                                     " does not answer: ending now, without a checkpoint")),
+                std::string::npos)
+          << message;
+      if (first.empty()) first = message;
+      EXPECT_EQ(message, first) << "one failure is the first, for all";
+    }
+    EXPECT_EQ(failures.load(), 4);
+  }
 }
 
 TEST(ProcessWorld, WrongWorldSizeIsRefused) {

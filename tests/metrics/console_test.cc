@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <memory>
+#include <thread>
 
 namespace megatron::metrics {
 namespace {
@@ -40,6 +44,34 @@ TEST(Console, AFileIsNoTerminal) {
   std::FILE* file = std::tmpfile();
   EXPECT_FALSE(Console(file).is_terminal());
   std::fclose(file);
+}
+
+// A pipe holds 64 KiB: a console that writes itself would wait here for ever.
+TEST(Console, AWriterDoesNotWaitForTheReader) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::FILE* out = ::fdopen(ends[1], "w");
+  std::string expected, got;
+  std::thread reader;
+  {
+    Console console(std::make_unique<LineWriter>(out));
+    for (int i = 0; i < 300; ++i) {
+      const std::string line(1000, static_cast<char>('a' + i % 26));
+      console.line(line);
+      expected += line + "\n";
+    }
+    console.line("framed\n");
+    expected += "framed\n";
+    reader = std::thread([&] {
+      char buffer[4096];
+      for (ssize_t count; (count = ::read(ends[0], buffer, sizeof(buffer))) > 0;)
+        got.append(buffer, static_cast<std::size_t>(count));
+    });
+  }
+  std::fclose(out);
+  reader.join();
+  ::close(ends[0]);
+  EXPECT_EQ(got, expected);
 }
 
 }  // namespace

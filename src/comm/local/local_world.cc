@@ -38,6 +38,7 @@ void LocalWorld::abort(const Culprit& culprit, const std::exception_ptr& error, 
     const std::string line = str_cat(table, "error: ", failure_line(culprit), "\n");
     std::fputs(line.c_str(), stderr);
   }
+  if (options_.on_failure) options_.on_failure();
   if (Watchdog* watchdog = watchdog_.load()) watchdog->notify();
 }
 

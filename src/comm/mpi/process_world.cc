@@ -90,9 +90,13 @@ ProcessWorld::ProcessWorld(const WorldOptions& options, TransportFactory open, s
   core_->rank = progress_.rank();
   core_->faults = FaultInjector(options.faults, progress_.rank());
   spin_ = spin_for_ranks(2 * progress_.ranks_on_this_machine());
-  if (options.world_size != progress_.size())
-    throw ConfigError(str_cat("--world-size ", options.world_size, ": the launcher started ", progress_.size(),
-                              " processes; leave the option out or give ", progress_.size()));
+  if (options.world_size == progress_.size()) return;
+  if (launcher_world_size() == 0 && progress_.size() == 1)
+    throw ConfigError(
+        str_cat("--distributed-backend mpi: no launcher has started this process; start it with mpirun -n ",
+                options.world_size, " or srun, or leave the option out: ranks are then threads"));
+  throw ConfigError(str_cat("--world-size ", options.world_size, ": the launcher started ", progress_.size(),
+                            " processes; leave the option out or give ", progress_.size()));
 }
 
 ProcessWorld::~ProcessWorld() {
@@ -111,6 +115,7 @@ void ProcessWorld::on_abort(bool own) {
     if (own) std::fputs(progress_.print_text().c_str(), stderr);
     reported_.store(true);
   }
+  if (options_.on_failure) options_.on_failure();
   const std::lock_guard lock(watchdog_mutex_);
   if (watchdog_ != nullptr) watchdog_->notify();
 }
@@ -170,6 +175,7 @@ std::unique_ptr<Watchdog> ProcessWorld::start_watchdog() {
   means.timeout_seconds = options_.timeout_seconds;
   means.grace_seconds = options_.grace_seconds;
   means.print = options_.print_failure;
+  means.stop_signal = options_.stop_signal;
   means.ranks.emplace_back(progress_.rank(), &core_->status);
   means.all_rows = [this] { return progress_.collect_rows(0.5); };
   means.fail = [this](const Culprit& culprit, const std::exception_ptr& error, const std::string& table) {

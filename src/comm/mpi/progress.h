@@ -99,7 +99,7 @@ class Progress {
   bool step_operations();
   void check_missing();
   bool handle_claim();
-  void decide(const Culprit& culprit, int exit_status, bool own);
+  void decide(const Culprit& culprit, int exit_status, bool own, bool spread);
   void fail_here(const std::string& operation, const std::exception_ptr& error);
   void broadcast(const Note& note);
 
@@ -132,6 +132,7 @@ class Progress {
   std::map<OperationId, std::vector<std::pair<int, Note>>> early_;
   std::map<MailboxId, Mailbox> mailboxes_;
   bool check_missing_ = false;
+  int claim_judge_ = 0;  // who is asked to decide
   std::chrono::steady_clock::time_point claim_time_, abort_time_;
   bool drained_ = false;
   std::vector<std::unique_ptr<std::byte[]>> drain_buffers_;

@@ -8,8 +8,10 @@ namespace megatron::comm {
 
 namespace {
 using Clock = std::chrono::steady_clock;
-// Process 0 looks at its notes every few milliseconds; a silent one may be dead.
+// A process looks at its notes every few milliseconds; a silent one may be dead.
 constexpr double kClaimSeconds = 0.3;
+// How many are asked before a claimant decides himself: together less than the second in which all must hear of it.
+constexpr int kJudges = 3;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 }  // namespace
@@ -56,8 +58,8 @@ void Progress::take_note(int from, Note& note) {
       take_operation_note(from, note);
       break;
     case NoteKind::claim:
-      // Process 0 decides; its own claims too go through handle_claim().
-      decide(note.culprit, note.exit_status, false);
+      // We are asked to decide; our own claims go through handle_claim().
+      decide(note.culprit, note.exit_status, false, true);
       break;
     case NoteKind::abort: {
       bool own = false;
@@ -65,7 +67,7 @@ void Progress::take_note(int from, Note& note) {
         const std::lock_guard lock(mutex_);
         own = claim_ && note.culprit.rank == rank_;
       }
-      decide(note.culprit, note.exit_status, own);
+      decide(note.culprit, note.exit_status, own, false);
       break;
     }
     case NoteKind::status_request: {
@@ -115,6 +117,8 @@ void Progress::fail_here(const std::string& operation, const std::exception_ptr&
   fail(culprit, error, str_cat("error: ", failure_line(culprit), "\n"));
 }
 
+// One process decides which failure was the first, so that one line is printed: process 0, or the next one if it does
+// not answer, and so on.
 bool Progress::handle_claim() {
   Claim claim;
   {
@@ -128,16 +132,16 @@ bool Progress::handle_claim() {
     claim = *claim_;
   }
   const int status = exit_status_of(claim.error);
-  if (rank_ == 0 || claim_sent_) {
-    // Process 0, or process 0 has not answered.
-    decide(claim.culprit, status, true);
+  claim_judge_ = claim_sent_ ? claim_judge_ + 1 : 0;
+  if (rank_ == claim_judge_ || claim_judge_ == kJudges) {
+    decide(claim.culprit, status, true, true);
     return true;
   }
   Note note;
   note.kind = NoteKind::claim;
   note.culprit = claim.culprit;
   note.exit_status = status;
-  wire_->send_note(0, note);
+  wire_->send_note(claim_judge_, note);
   claim_time_ = Clock::now();
   const std::lock_guard lock(mutex_);
   claim_sent_ = true;
@@ -145,9 +149,8 @@ bool Progress::handle_claim() {
 }
 
 // The first decision stands. Whoever takes it without having been told spreads it.
-void Progress::decide(const Culprit& culprit, int exit_status, bool own) {
+void Progress::decide(const Culprit& culprit, int exit_status, bool own, bool spread) {
   if (abort_.aborted()) return;
-  const bool spread = rank_ == 0 || (own && claim_sent_ && seconds_since(claim_time_) >= kClaimSeconds);
   std::exception_ptr error;
   {
     const std::lock_guard lock(mutex_);

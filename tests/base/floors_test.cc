@@ -49,6 +49,7 @@ Outcome check_include(const std::string& file, const std::string& include) {
 TEST(Floors, TheCheckFindsWhatBreaksThem) {
   EXPECT_EQ(check_include("high/a.cc", "\"low/a.h\"").status, 0);
   EXPECT_EQ(check_include("low/a.cc", "\"high/a.h\"").output, "src/low/a.cc:1: low may not include high\n");
+  EXPECT_EQ(check_include("low/a.inl", "\"high/a.h\"").status, 1);
   EXPECT_EQ(check_include("high/a.h", "<nlohmann/json.hpp>").output,
             "src/high/a.h:1: a public header includes a third-party header\n");
   EXPECT_EQ(check_include("high/a.cc", "<mpi.h>").status, 1);

@@ -22,6 +22,11 @@ std::int64_t message(const RunSpec& run) {
   return layout.token_rows(run.batch.micro_batch_size * run.model.seq_length) * run.model.hidden_size;
 }
 
+std::int64_t moments_per_parameter(const OptimizerSpec& optimizer) {
+  if (optimizer.kind == OptimizerKind::adam) return 2;
+  return optimizer.sgd_momentum == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 std::int64_t live_micro_batches(const RunSpec& run, int stage) {
@@ -38,28 +43,11 @@ std::vector<StageMemory> memory_per_stage(const RunSpec& run) {
     StageMemory m;
     m.parameters = kBytes * shape.parameters();
     m.gradients = m.parameters + (shape.head_shares_memory ? kBytes * shape.head.parameters() : 0);
-    m.optimizer = m.parameters * (run.optimizer.kind == OptimizerKind::adam ? 2 : 1);
+    m.optimizer = m.parameters * moments_per_parameter(run.optimizer);
     m.stash = kBytes * shape.stash(tokens) * live_micro_batches(run, static_cast<int>(s));
     if (run.parallel.tensor_parallel > 1) m.communication += kBytes * tokens * run.model.hidden_size;
     if (run.parallel.pipeline_parallel > 1) m.communication += 2 * kBytes * message(run);
     stages.push_back(m);
-  }
-  return stages;
-}
-
-std::vector<StageTraffic> traffic_per_stage(const RunSpec& run) {
-  const std::int64_t tokens = run.batch.micro_batch_size * run.model.seq_length;
-  const std::int64_t micro_batches = run.batch.num_micro_batches, bytes = kBytes * message(run);
-  std::vector<StageTraffic> stages;
-  for (std::size_t s = 0; s < run.parallel.layers_per_stage.size(); ++s) {
-    const StageShape shape = shape_of(run, s);
-    const Traffic once = shape.forward_traffic(tokens, kBytes) + shape.backward_traffic(tokens, kBytes);
-    StageTraffic t;
-    t.tensor = micro_batches * (once.all_reduce + once.all_gather + once.reduce_scatter);
-    const int neighbours = (s > 0 ? 1 : 0) + (s + 1 < run.parallel.layers_per_stage.size() ? 1 : 0);
-    t.pipeline = neighbours * micro_batches * bytes;
-    t.data = all_reduce_traffic(kBytes * shape.parameters(), run.parallel.data_parallel).all_reduce;
-    stages.push_back(t);
   }
   return stages;
 }

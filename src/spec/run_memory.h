@@ -1,4 +1,4 @@
-// What the ranks of a run hold in memory and put on the wire in one step, by kind, from the description alone.
+// What the ranks of a run hold in memory, by kind, from the description alone.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,15 @@ namespace megatron::spec {
 struct StageMemory {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;      // one per use of a tied table
-  std::int64_t optimizer = 0;      // moments or momentum
+  std::int64_t optimizer = 0;      // two moments with Adam, one with SGD, none where its momentum is 0
   std::int64_t stash = 0;          // of all micro-batches in flight
   std::int64_t communication = 0;  // largest collective of the tensor axis, stage messages
   std::int64_t total() const { return parameters + gradients + optimizer + stash + communication; }
-};
-
-/// Bytes that one rank of a stage sends in one step, by axis.
-struct StageTraffic {
-  std::int64_t tensor = 0, pipeline = 0, data = 0;
 };
 
 /// Micro-batches whose stash a stage holds at one time under the run's schedule.
 std::int64_t live_micro_batches(const RunSpec& run, int stage);
 /// One entry per pipeline stage; the run must be complete and its layout divide the model (throws otherwise).
 std::vector<StageMemory> memory_per_stage(const RunSpec& run);
-std::vector<StageTraffic> traffic_per_stage(const RunSpec& run);
 
 }  // namespace megatron::spec

@@ -49,6 +49,8 @@ TEST(RunMemory, ParametersGradientsMoments) {
   }
   run.optimizer.kind = OptimizerKind::sgd;
   EXPECT_EQ(memory_per_stage(run)[0].optimizer, stages[0].parameters);
+  run.optimizer.sgd_momentum = 0;
+  EXPECT_EQ(memory_per_stage(run)[0].optimizer, 0);
   // The first stage keeps two micro-batches, the last one.
   EXPECT_GT(stages[0].stash, stages[1].stash);
 }
@@ -59,16 +61,6 @@ TEST(RunMemory, TiedTableHasTwoGradientsOnOneStage) {
   run.parallel.layers_per_stage = {4};
   const auto m = memory_per_stage(run).front();
   EXPECT_EQ(m.gradients - m.parameters, 4 * 32 * 16);
-}
-
-TEST(RunMemory, TrafficOfAStep) {
-  RunSpec run = small_run();
-  run.parallel.data_parallel = 2;
-  const auto stages = traffic_per_stage(run);
-  // One message of 16 tokens x 16 floats per micro-batch over the one border.
-  EXPECT_EQ(stages[0].pipeline, 8 * 16 * 16 * 4);
-  EXPECT_EQ(stages[0].tensor, 0);
-  EXPECT_EQ(stages[0].data, memory_per_stage(run)[0].parameters);  // 2(n-1)/n of the gradient, n = 2
 }
 
 }  // namespace

@@ -45,6 +45,8 @@ void each_field(Run& run, F&& f) {
   f("hidden_dropout", m.hidden_dropout);
   f("attention_dropout", m.attention_dropout);
   f("init_method_std", m.init_method_std);
+  f("embedding_init_method_std", m.embedding_init_method_std);
+  f("init_method_xavier_uniform", m.init_method_xavier_uniform);
   auto& o = run.optimizer;
   f("optimizer", o.kind);
   f("adam_beta1", o.adam_beta1);

@@ -1,6 +1,7 @@
 // megatron bench step|matmul|attention|comm|optimizer: how fast this build is on this machine.
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "cli/run_parsing.h"
 #include "comm/bench.h"
 #include "config/parse.h"
+#include "config/presets.h"
 #include "config/text_value.h"
 #include "kernels/attention.h"
 #include "kernels/initialize.h"
@@ -139,12 +141,39 @@ struct StepRequest {
   }
 };
 
+/// What every measured step has, whatever its size.
+constexpr const char* kStepSettings[] = {"--tokenizer-type",
+                                         "NullTokenizer",
+                                         "--make-vocab-size-divisible-by",
+                                         "128",
+                                         "--mock-data",
+                                         "--hidden-dropout",
+                                         "0",
+                                         "--attention-dropout",
+                                         "0",
+                                         "--lr",
+                                         "1e-4",
+                                         "--lr-decay-style",
+                                         "constant",
+                                         "--adam-beta1",
+                                         "0.9",
+                                         "--adam-beta2",
+                                         "0.95",
+                                         "--weight-decay",
+                                         "0.1",
+                                         "--clip-grad",
+                                         "1.0",
+                                         "--eval-iters",
+                                         "0",
+                                         "--train-iters",
+                                         "1"};
+
 int bench_step(Arguments args) {
   const StepRequest request(args);
-  // The user's options stand behind the preset's: the last one wins.
-  std::vector<std::string> options = train::bench_preset(request.preset, request.arch);
-  options.insert(options.end(), request.rest.begin(), request.rest.end());
-  const config::ParsedRun parsed = config::parse_run(options, {config::ParseMode::train, {}, launcher_size()});
+  std::vector<std::string> preset = config::preset_args(request.preset, request.arch);
+  preset.insert(preset.end(), std::begin(kStepSettings), std::end(kStepSettings));
+  const config::ParsedRun parsed =
+      config::parse_run(request.rest, {config::ParseMode::train, {}, launcher_size(), preset});
   config::require_accepted(parsed);
   const train::BenchResult r = train::bench_step(parsed.spec, request.warmup, request.steps);
   if (!is_first_process()) return 0;

@@ -20,4 +20,7 @@ int run_bench(Arguments args);
 int run_doctor(Arguments args);
 int run_options(Arguments args);
 
+/// Name and version of the program, as CMakeLists.txt gives it to the project.
+const char* program_version();
+
 }  // namespace megatron::cli

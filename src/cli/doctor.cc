@@ -90,7 +90,7 @@ std::string collective_test(int n) {
 
 int run_doctor(Arguments args) {
   if (!args.empty()) throw ConfigError("doctor takes no options, given " + args[0]);
-  line("build", str_cat("megatron.cpp 0.1.0, ", compiler(),
+  line("build", str_cat(program_version(), ", ", compiler(),
 #ifdef NDEBUG
                         ", release"
 #else

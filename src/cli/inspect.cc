@@ -12,10 +12,11 @@ namespace {
 struct Subject {
   const char* name;
   int (*show)(const spec::RunSpec&, bool);
+  config::ParseMode needs = config::ParseMode::validate;
 };
 
 constexpr Subject kSubjects[] = {
-    {"ranks", inspect_ranks},
+    {"ranks", inspect_ranks, config::ParseMode::layout},
     {"model", inspect_model},
     {"pipeline", inspect_pipeline},
     {"lr", inspect_lr},
@@ -27,8 +28,8 @@ int run_inspect(Arguments args) {
   if (args.empty()) throw ConfigError("inspect: what? ranks, model, pipeline or lr");
   for (const Subject& subject : kSubjects) {
     if (args.front() != subject.name) continue;
-    const config::ParsedRun run = config::parse_run(
-        args.subspan(1), {config::ParseMode::validate, {{"--json", false, "Print one JSON document."}}, {}});
+    const config::ParsedRun run =
+        config::parse_run(args.subspan(1), {subject.needs, {{"--json", false, "Print one JSON document."}}, {}});
     config::require_accepted(run);
     return subject.show(run.spec, run.own.count("--json") > 0);
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/check.h"
+#include "base/exit_status.h"
 #include "cli/command.h"
 #include "config/nearest.h"
 #include "config/option_docs.h"
@@ -64,12 +64,8 @@ int run(const Command& command, const std::vector<std::string>& args) {
     return print_command_help(command);
   try {
     return command.run(args);
-  } catch (const megatron::ConfigError& error) {
-    return fail(error.what(), 2);
-  } catch (const megatron::CommError& error) {
-    return fail(error.what(), 3);
   } catch (const std::exception& error) {
-    return fail(error.what(), 1);
+    return fail(error.what(), megatron::exit_status(error));
   }
 }
 
@@ -79,7 +75,7 @@ int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + (argc > 1 ? 2 : 1), argv + argc);
   const std::string name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "help") return print_help(), argc > 1 ? 0 : 2;
-  if (name == "--version") return std::puts("megatron.cpp 0.1.0"), 0;
+  if (name == "--version") return std::puts(megatron::cli::program_version()), 0;
   for (const Command& command : kCommands)
     if (name == command.name) return run(command, args);
   return unknown_command(name);

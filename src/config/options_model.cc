@@ -132,7 +132,7 @@ std::vector<Option> layer_rows() {
       "Norm of every query and key head."));
   add(flag(
       "--apply-query-key-layer-scaling", [](Draft & d) -> auto& { return d.run.model.apply_query_key_layer_scaling; },
-      "Scores divided by the layer number and multiplied again in the softmax."));
+      "Scores divided by the layer number and multiplied again in the softmax; no effect in float32."));
   add(value(
           "--hidden-dropout", [](Draft & d) -> auto& { return d.run.model.hidden_dropout; },
           "Dropout on the embedding and on what each sublayer adds.")

@@ -81,8 +81,6 @@ std::vector<Option> data_options() {
       "Shares of training, validation and test documents; unset: 969, 30, 1."));
   add(flag(
       "--mock-data", [](Draft & d) -> auto& { return d.run.data.mock_data; }, "Made-up data, no files."));
-  add(value(
-      "--data-cache-path", [](Draft & d) -> auto& { return d.run.data.data_cache_path; }, "Folder for index caches."));
   add(text_choice(
           "--tokenizer-type", [](Draft & d) -> auto& { return d.run.data.tokenizer_type; },
           {"ByteLevel", "NullTokenizer"}, "How text became tokens; ByteLevel is ours: bytes and an end mark.")

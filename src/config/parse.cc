@@ -78,6 +78,7 @@ class Parser {
     own.push_back({"--config", true, ""});
     own.push_back({"--preset", true, ""});
     Input command_line;
+    read_command_line(tables_, options_.preset, {}, "preset", input_);
     read_command_line(tables_, args, own, "command line", command_line);
     if (const auto preset = command_line.own.find("--preset"); preset != command_line.own.end())
       read_preset(preset->second);
@@ -167,7 +168,8 @@ class Parser {
 
   void run_rules(const Derived& derived) {
     RuleContext context(tables_, input_, draft_, options_.mode, findings_);
-    for (auto table : {model_rules, parallel_rules, batch_rules, optimizer_rules, data_rules, foreign_rules})
+    for (auto table :
+         {model_rules, parallel_rules, batch_rules, optimizer_rules, data_rules, needs_rules, foreign_rules})
       for (const Rule& rule : table()) rule.check(context);
     if (!derived.split_problem.empty())
       context.error({"--num-layers", "--pipeline-model-parallel-size"}, derived.split_problem);
@@ -225,9 +227,10 @@ ParsedRun parse_run(std::span<const std::string> args, const ParseOptions& optio
 }
 
 void require_accepted(const ParsedRun& run) {
-  if (run.accepted()) return;
+  if (run.accepted() && run.rest.empty()) return;
   std::vector<std::string> lines = run.errors;
   for (const std::string& line : run.not_built) lines.push_back("not built: " + line);
+  if (run.accepted()) lines.push_back("words that belong to no option: " + joined(run.rest, " "));
   throw ConfigError(joined(lines, "\n"));
 }
 

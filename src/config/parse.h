@@ -17,6 +17,7 @@ struct ParseOptions {
   ParseMode mode = ParseMode::train;
   std::vector<CommandOption> own;          // options of the command itself
   std::optional<int> launcher_world_size;  // processes that a launcher started
+  std::vector<std::string> preset = {};    // options of a run that the command starts from; all other sources go before
 };
 
 /// A run as read and derived. Where `errors` or `not_built` is not empty, the RunSpec is filled in as far as it goes.

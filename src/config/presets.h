@@ -12,5 +12,7 @@ struct Preset {
 };
 
 std::vector<Preset> presets();
+/// A preset's size as architecture gpt2 or llama, for `megatron bench step`. Throws ConfigError naming the known ones.
+std::vector<std::string> preset_args(const std::string& name, const std::string& architecture);
 
 }  // namespace megatron::config

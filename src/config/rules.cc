@@ -18,6 +18,14 @@ const Occurrence* RuleContext::occurrence(std::string_view name) const {
   return nullptr;
 }
 
+bool RuleContext::user_asks(std::string_view name) const {
+  const Occurrence* o = occurrence(name);
+  if (o == nullptr || o->origin.rfind("preset", 0) == 0) return false;
+  const Option* option = tables_.options.find(name);
+  return option == nullptr || option->form != Form::set_true || o->words.empty() ||
+         parse_truth(o->words.front()) == true;
+}
+
 bool RuleContext::given_unknown(std::string_view name) const {
   return std::any_of(input_.unknown.begin(), input_.unknown.end(),
                      [name](const Occurrence& o) { return key_of(o.name) == key_of(std::string(name)); });
@@ -39,7 +47,8 @@ std::string RuleContext::mention(std::initializer_list<std::string_view> names) 
     text += name;
     const Option* option = tables_.options.find(name);
     const std::string shown = option != nullptr && option->type != Type::truth ? option->show(draft_) : "";
-    if (!shown.empty() && shown != "0") text += " " + shown + " (derived)";
+    if (shown.empty() || shown == "0") continue;
+    text += str_cat(" ", shown, shown == option->show(Draft()) ? " (default)" : " (derived)");
   }
   return text;
 }

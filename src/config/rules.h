@@ -33,11 +33,13 @@ class RuleContext {
   /// Named in any source, with whatever value. Options without a row of their own too.
   bool given(std::string_view name) const { return occurrence(name) != nullptr; }
   bool given_unknown(std::string_view name) const;
+  /// Given by the user, not by a preset, and not as a switch that is left off.
+  bool user_asks(std::string_view name) const;
   /// The last occurrence, which wins; null where there is none.
   const Occurrence* occurrence(std::string_view name) const;
   std::string word(std::string_view name) const;
 
-  /// "--a 1 (run.yaml:2), --b 2 (default): text"
+  /// "--a 1 (run.yaml:2), --b 2 (default), --c 3 (derived): text"; derived is what follows from other options.
   void error(std::initializer_list<std::string_view> names, const std::string& text);
   /// "--a and --b exclude each other", with their values before it.
   void exclusive(std::string_view a, std::string_view b) {
@@ -68,6 +70,8 @@ std::vector<Rule> parallel_rules();
 std::vector<Rule> optimizer_rules();
 std::vector<Rule> batch_rules();
 std::vector<Rule> data_rules();
+/// Values without their switch: never ignored in silence.
+std::vector<Rule> needs_rules();
 /// Rules among options that are described or known by name only.
 std::vector<Rule> foreign_rules();
 

@@ -66,8 +66,6 @@ void tokenizer(RuleContext& c) {
   if (c.given("--vocab-file") && !c.given("--merge-file") && (word.empty() || word == "GPT2BPETokenizer"))
     c.error({"--vocab-file"},
             "without --merge-file it is the WordPiece vocabulary of a bert model, not a decoder-only Transformer");
-  for (std::string_view name : {"--null-tokenizer-eod-id", "--null-tokenizer-pad-id"})
-    if (c.given(name) && word != "NullTokenizer") c.error({name}, "needs --tokenizer-type NullTokenizer");
   if (type == "NullTokenizer" && c.run().data.null_tokenizer_eod_id && c.given("--vocab-size")) {
     const std::int64_t id = *c.run().data.null_tokenizer_eod_id;
     if (id < 0 || id >= c.run().model.vocab_size)
@@ -79,7 +77,6 @@ void tokenizer(RuleContext& c) {
 void checkpoints(RuleContext& c) {
   const auto& k = c.run().checkpoint;
   if (k.save && !k.save_interval) c.error({"--save"}, "--save needs --save-interval");
-  if (k.ckpt_step && !k.load) c.error({"--ckpt-step"}, "needs --load");
   if (c.mode() == ParseMode::train && k.finetune && !k.load) c.error({"--finetune"}, "needs --load");
 }
 

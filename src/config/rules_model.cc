@@ -33,8 +33,6 @@ void heads(RuleContext& c) {
 void query_groups(RuleContext& c) {
   const auto& m = c.run().model;
   const std::int64_t n = m.num_attention_heads, tp = c.run().parallel.tensor_parallel;
-  if (c.given("--num-query-groups") && !c.switches().group_query_attention)
-    c.error({"--num-query-groups"}, "needs its switch --group-query-attention");
   if (!c.switches().group_query_attention || n == 0 || m.num_query_groups < 1) return;
   if (n % m.num_query_groups != 0)
     c.error({"--num-attention-heads", "--num-query-groups"},
@@ -67,14 +65,10 @@ void positions(RuleContext& c) {
     c.error({"--use-rotary-position-embeddings", "--position-embedding-type"}, "contradict each other");
   if (!c.switches().add_position_embedding && !rope)
     c.error({"--no-position-embedding"}, "is only for rope; use --position-embedding-type none");
-  if (c.given("--rope-scaling-factor") && !c.switches().use_rope_scaling)
+  if (rope && c.given("--rope-scaling-factor") && !c.switches().use_rope_scaling)
     c.not_built({"--rope-scaling-factor"},
                 "Megatron ignores it without its switch --use-rope-scaling; give both or none");
-  if (!rope) {
-    for (std::string_view name : {"--rotary-interleaved", "--use-rope-scaling"})
-      if (c.given(name) && kind != nullptr) c.error({name, kind->name}, "is only for rope");
-    return;
-  }
+  if (!rope) return;
   const auto rotated = static_cast<std::int64_t>(static_cast<double>(m.kv_channels) * m.rotary_percent);
   if (m.kv_channels > 0 && (rotated < 2 || rotated % 2 != 0) && !c.draft().described.mla.enabled)
     c.error({"--rotary-percent", "--kv-channels"},

@@ -34,10 +34,8 @@ void warmup(RuleContext& c) {
 
 void weight_decay(RuleContext& c) {
   const auto& o = c.run().optimizer;
-  if (o.weight_decay_incr_style == spec::WeightDecayStyle::constant) {
-    for (std::string_view name : {"--start-weight-decay", "--end-weight-decay"})
-      if (c.given(name)) c.error({name}, "needs --weight-decay-incr-style linear or cosine");
-  } else if (!o.start_weight_decay || !o.end_weight_decay) {
+  if (o.weight_decay_incr_style == spec::WeightDecayStyle::constant) return;
+  if (!o.start_weight_decay || !o.end_weight_decay) {
     c.error({"--weight-decay-incr-style"}, "needs --start-weight-decay and --end-weight-decay");
   } else if (*o.start_weight_decay > *o.end_weight_decay) {
     c.error({"--start-weight-decay", "--end-weight-decay"}, "the weight decay may only grow");

@@ -33,7 +33,6 @@ struct DataSpec {
   std::string split = "969, 30, 1";
   bool split_given = false;
   bool mock_data = false;
-  std::optional<std::string> data_cache_path;
   std::string tokenizer_type;  // "ByteLevel", "NullTokenizer"; empty: not given
   std::optional<std::int64_t> null_tokenizer_eod_id, null_tokenizer_pad_id;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;

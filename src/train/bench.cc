@@ -13,15 +13,6 @@
 namespace megatron::train {
 namespace {
 
-struct Preset {
-  const char* name;
-  int layers, hidden, heads, vocab, seq, micro_batch;
-};
-
-constexpr Preset kPresets[] = {{"tiny", 4, 256, 4, 8192, 256, 4},
-                               {"gpt2-124m", 12, 768, 12, 50304, 256, 4},
-                               {"gpt2-124m-s1024", 12, 768, 12, 50304, 1024, 1}};
-
 /// Token i of sample s is a function of (s, i); `distinct` samples come again and again.
 class RandomTokens final : public data::Dataset {
  public:
@@ -71,65 +62,6 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
-
-std::vector<std::string> bench_preset(const std::string& preset, const std::string& architecture) {
-  const auto* found =
-      std::find_if(std::begin(kPresets), std::end(kPresets), [&](const Preset& p) { return preset == p.name; });
-  if (found == std::end(kPresets))
-    throw ConfigError("--preset " + preset + ": known are gpt2-124m, gpt2-124m-s1024, tiny");
-  if (architecture != "gpt2" && architecture != "llama")
-    throw ConfigError("--arch " + architecture + ": known are gpt2, llama");
-  const Preset& p = *found;
-  const auto text = [](int value) { return std::to_string(value); };
-  std::vector<std::string> options = {"--num-layers",
-                                      text(p.layers),
-                                      "--hidden-size",
-                                      text(p.hidden),
-                                      "--num-attention-heads",
-                                      text(p.heads),
-                                      "--seq-length",
-                                      text(p.seq),
-                                      "--micro-batch-size",
-                                      text(p.micro_batch),
-                                      "--vocab-size",
-                                      text(p.vocab),
-                                      "--tokenizer-type",
-                                      "NullTokenizer",
-                                      "--make-vocab-size-divisible-by",
-                                      "128",
-                                      "--mock-data",
-                                      "--hidden-dropout",
-                                      "0",
-                                      "--attention-dropout",
-                                      "0",
-                                      "--lr",
-                                      "1e-4",
-                                      "--lr-decay-style",
-                                      "constant",
-                                      "--adam-beta1",
-                                      "0.9",
-                                      "--adam-beta2",
-                                      "0.95",
-                                      "--weight-decay",
-                                      "0.1",
-                                      "--clip-grad",
-                                      "1.0",
-                                      "--eval-iters",
-                                      "0",
-                                      "--train-iters",
-                                      "1"};
-  if (architecture == "llama") {
-    const int ffn = (8 * p.hidden + 191) / 192 * 64;
-    for (const std::string& word :
-         {std::string("--normalization"), std::string("RMSNorm"), std::string("--position-embedding-type"),
-          std::string("rope"), std::string("--swiglu"), std::string("--disable-bias-linear"),
-          std::string("--untie-embeddings-and-output-weights"), std::string("--group-query-attention"),
-          std::string("--num-query-groups"), text(std::max(1, p.heads / 2)), std::string("--ffn-hidden-size"),
-          text(ffn)})
-      options.push_back(word);
-  }
-  return options;
 }
 
 double bench_flops(const spec::ModelSpec& model, std::int64_t tokens) {

@@ -14,10 +14,6 @@ class Executor;
 
 namespace megatron::train {
 
-/// Options of `megatron train` that a preset stands for: gpt2-124m, gpt2-124m-s1024 or tiny, with architecture gpt2 or
-/// llama. Throws ConfigError naming the known ones.
-std::vector<std::string> bench_preset(const std::string& preset, const std::string& architecture);
-
 struct BenchResult {
   std::int64_t parameters = 0, tokens_per_step = 0;
   int threads_per_rank = 0;

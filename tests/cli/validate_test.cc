@@ -92,6 +92,15 @@ TEST(Inspect, RanksOfFourThousand) {
   EXPECT_EQ(ranks["ranks"].size(), 4096u);
 }
 
+TEST(Inspect, RanksNeedOnlyTheLayout) {
+  const Result result = megatron_command("inspect ranks --world-size 8 --tensor-model-parallel-size 2 --json");
+  ASSERT_EQ(result.status, 0) << result.output;
+  const json ranks = json::parse(result.output);
+  EXPECT_EQ(ranks["sizes"]["dp"], 4);
+  EXPECT_EQ(ranks["groups"]["dp"][1], json({1, 3, 5, 7}));
+  EXPECT_EQ(megatron_command("inspect ranks stray --world-size 8").status, 2);
+}
+
 TEST(Inspect, ModelTable) {
   const std::string run =
       "inspect model --preset tiny --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 ";

@@ -38,7 +38,7 @@ bool mentions(const std::vector<std::string>& lines, const std::string& text) {
 void expect_valid(const ParsedRun& run) { EXPECT_TRUE(run.errors.empty()) << joined(run.errors); }
 
 TEST(CommandLine, FormsOfArgparse) {
-  const ParsedRun run = validate(kModel + "--hidden-size=128 --train-iters 220_000_000 --lr=1e-4 --lr-warmup-init=0");
+  const ParsedRun run = validate(kModel + "--hidden-size=128 --train-iters 220_000_000 --lr=1e-4 --lr-warmup-iters=5");
   expect_valid(run);
   EXPECT_EQ(run.spec.model.hidden_size, 128);  // the last repeat wins
   EXPECT_EQ(run.spec.batch.train_iters, 220000000);
@@ -184,11 +184,21 @@ TEST_F(YamlFile, DamagedFiles) {
   EXPECT_TRUE(read("").notices.size() > 0);
 }
 
-TEST(Rules, ValuesNeedTheirSwitch) {
-  const ParsedRun run = validate(kModel + "--num-query-groups 2");
-  EXPECT_TRUE(mentions(run.errors, "--num-query-groups 2 (command line): needs its switch --group-query-attention"));
-  EXPECT_FALSE(validate(kModel + "--rope-scaling-factor 4").accepted());
+TEST(Rules, ValuesThatWereNotGivenAreMarked) {
+  // The width of the MLP follows from --hidden-size; the pipeline size is the table's default.
+  const ParsedRun run = validate(kModel + "--tensor-model-parallel-size 3");
+  EXPECT_TRUE(mentions(run.errors, "--ffn-hidden-size 256 (derived), --tensor-model-parallel-size 3 (command line)"));
+  EXPECT_TRUE(mentions(validate(kModel + "--world-size 3 --tensor-model-parallel-size 2").errors,
+                       "--pipeline-model-parallel-size 1 (default)"));
 }
+
+TEST(Rules, WordsLeftOverAreRefused) {
+  const ParsedRun run = parse_run(words("stray --seed 5"), ParseMode::layout);
+  EXPECT_TRUE(run.accepted());
+  EXPECT_THROW(require_accepted(run), ConfigError);
+}
+
+TEST(Rules, DataCachePathHasNoEffect) { EXPECT_TRUE(validate(kModel + "--data-cache-path /tmp/cache").accepted()); }
 
 TEST(Rules, NotBuiltStandsApart) {
   const ParsedRun run = validate(kModel +

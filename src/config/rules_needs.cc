@@ -1,0 +1,84 @@
+#include "config/rules.h"
+
+namespace megatron::config {
+namespace {
+
+/// An option that means something only beside another one.
+struct Need {
+  std::string_view option;
+  bool (*met)(const RuleContext&);
+  const char* what;          // "needs …"
+  bool only_notice = false;  // public launch scripts that Megatron accepts give it idle
+};
+
+bool has_rope(const RuleContext& c) {
+  const std::string kind = c.word("--position-embedding-type");
+  return c.run().model.position_embedding == spec::PositionEmbedding::rope || kind == "yarn" || kind == "mrope";
+}
+bool has_wsd(const RuleContext& c) { return c.run().optimizer.lr_decay_style == spec::DecayStyle::wsd; }
+bool has_save(const RuleContext& c) { return c.run().checkpoint.save.has_value(); }
+bool has_load(const RuleContext& c) { return c.run().checkpoint.load.has_value(); }
+bool is_sgd(const RuleContext& c) { return c.run().optimizer.kind == spec::OptimizerKind::sgd; }
+bool is_not_sgd(const RuleContext& c) { return !is_sgd(c); }
+bool has_warmup(const RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  return o.lr_warmup_fraction.value_or(0) > 0 || o.lr_warmup_iters > 0 || o.lr_warmup_samples > 0;
+}
+bool has_qk_norm(const RuleContext& c) { return c.run().model.qk_layernorm; }
+bool has_null_tokenizer(const RuleContext& c) { return c.run().data.tokenizer_type == "NullTokenizer"; }
+bool has_changing_weight_decay(const RuleContext& c) {
+  return c.run().optimizer.weight_decay_incr_style != spec::WeightDecayStyle::constant;
+}
+
+constexpr const char* kRope = "--position-embedding-type rope";
+constexpr const char* kWsd = "--lr-decay-style WSD";
+constexpr const char* kGrowingDecay = "--weight-decay-incr-style linear or cosine";
+constexpr const char* kNullTokenizer = "--tokenizer-type NullTokenizer";
+
+constexpr Need kNeeds[] = {
+    {"--num-query-groups", [](const RuleContext& c) { return c.switches().group_query_attention; },
+     "its switch --group-query-attention"},
+    {"--rotary-base", has_rope, kRope},
+    {"--rotary-percent", has_rope, kRope},
+    {"--rotary-interleaved", has_rope, kRope},
+    {"--rotary-seq-len-interpolation-factor", has_rope, kRope},
+    {"--use-rope-scaling", has_rope, kRope},
+    {"--rope-scaling-factor", has_rope, kRope},
+    {"--apply-wd-to-qk-layernorm", has_qk_norm, "--qk-layernorm"},
+    {"--no-weight-decay-cond-type", has_qk_norm, "--qk-layernorm"},
+    {"--adam-beta1", is_not_sgd, "--optimizer adam"},
+    {"--adam-beta2", is_not_sgd, "--optimizer adam"},
+    {"--adam-eps", is_not_sgd, "--optimizer adam"},
+    {"--sgd-momentum", is_sgd, "--optimizer sgd"},
+    {"--lr-warmup-init", has_warmup, "a warm-up (--lr-warmup-iters, --lr-warmup-samples or --lr-warmup-fraction)"},
+    {"--lr-wsd-decay-style", has_wsd, kWsd},
+    {"--lr-wsd-decay-iters", has_wsd, kWsd},
+    {"--lr-wsd-decay-samples", has_wsd, kWsd},
+    {"--start-weight-decay", has_changing_weight_decay, kGrowingDecay},
+    {"--end-weight-decay", has_changing_weight_decay, kGrowingDecay},
+    {"--override-opt_param-scheduler", has_load, "--load"},
+    {"--use-checkpoint-opt_param-scheduler", has_load, "--load"},
+    {"--null-tokenizer-eod-id", has_null_tokenizer, kNullTokenizer},
+    {"--null-tokenizer-pad-id", has_null_tokenizer, kNullTokenizer},
+    {"--save-interval", has_save, "--save", true},
+    {"--no-save-optim", has_save, "--save"},
+    {"--ckpt-step", has_load, "--load"},
+    {"--no-load-optim", has_load, "--load"},
+    {"--exit-on-missing-checkpoint", has_load, "--load"},
+};
+
+void needs(RuleContext& c) {
+  for (const Need& need : kNeeds) {
+    if (!c.user_asks(need.option) || need.met(c)) continue;
+    if (need.only_notice)
+      c.notice(str_cat(mention_of(*c.occurrence(need.option)), " has no effect: needs ", need.what));
+    else
+      c.error({need.option}, str_cat("needs ", need.what));
+  }
+}
+
+}  // namespace
+
+std::vector<Rule> needs_rules() { return {{"needs", needs}}; }
+
+}  // namespace megatron::config

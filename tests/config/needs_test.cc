@@ -1,0 +1,76 @@
+// Options that mean something only beside another one: an error or a notice, never silence.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "config/parse.h"
+
+namespace megatron::config {
+namespace {
+
+ParsedRun validate(const std::string& more) {
+  std::istringstream stream(
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 16 --micro-batch-size 2 --train-iters 9 "
+      "--lr 1e-3 " +
+      more);
+  std::vector<std::string> list;
+  for (std::string word; stream >> word;) list.push_back(word);
+  return parse_run(list, ParseMode::validate);
+}
+
+struct Case {
+  const char *idle, *need;  // the option alone, and what its message names
+  const char* met;          // what makes it an option with a meaning
+};
+
+constexpr Case kCases[] = {
+    {"--num-query-groups 2", "--group-query-attention", "--group-query-attention"},
+    {"--rotary-base 5000", "--position-embedding-type rope", "--position-embedding-type rope"},
+    {"--rotary-percent 0.5", "--position-embedding-type rope", "--use-rotary-position-embeddings"},
+    {"--rotary-interleaved", "--position-embedding-type rope", "--position-embedding-type rope"},
+    {"--rotary-seq-len-interpolation-factor 2", "--position-embedding-type rope", "--position-embedding-type rope"},
+    {"--use-rope-scaling", "--position-embedding-type rope", "--position-embedding-type rope"},
+    {"--rope-scaling-factor 4", "--position-embedding-type rope", "--position-embedding-type rope --use-rope-scaling"},
+    {"--lr-wsd-decay-iters 2", "--lr-decay-style WSD", "--lr-decay-style WSD"},
+    {"--lr-wsd-decay-style linear", "--lr-decay-style WSD", "--lr-decay-style WSD --lr-wsd-decay-iters 2"},
+    {"--start-weight-decay 0", "--weight-decay-incr-style", "--weight-decay-incr-style linear --end-weight-decay 0.1"},
+    {"--no-save-optim", "--save", "--save x --save-interval 2"},
+    {"--no-load-optim", "--load", "--load x"},
+    {"--ckpt-step 3", "--load", "--load x"},
+    {"--exit-on-missing-checkpoint", "--load", "--load x"},
+    {"--override-opt_param-scheduler", "--load", "--load x"},
+    {"--use-checkpoint-opt_param-scheduler", "--load", "--load x"},
+    {"--sgd-momentum 0.5", "--optimizer sgd", "--optimizer sgd"},
+    {"--optimizer sgd --adam-beta1 0.8", "--optimizer adam", "--optimizer adam"},
+    {"--optimizer sgd --adam-beta2 0.8", "--optimizer adam", "--optimizer adam"},
+    {"--optimizer sgd --adam-eps 1e-6", "--optimizer adam", "--optimizer adam"},
+    {"--lr-warmup-init 1e-5", "a warm-up", "--lr-warmup-iters 3"},
+    {"--apply-wd-to-qk-layernorm", "--qk-layernorm", "--qk-layernorm"},
+    {"--null-tokenizer-eod-id 3", "--tokenizer-type NullTokenizer", "--tokenizer-type NullTokenizer --vocab-size 9"},
+};
+
+TEST(Needs, AnIdleOptionIsAnErrorThatNamesItsSwitch) {
+  for (const Case& c : kCases) {
+    const ParsedRun alone = validate(c.idle);
+    ASSERT_EQ(alone.errors.size(), 1u) << c.idle;
+    EXPECT_NE(alone.errors[0].find(std::string("needs ")), std::string::npos) << alone.errors[0];
+    EXPECT_NE(alone.errors[0].find(c.need), std::string::npos) << alone.errors[0];
+    EXPECT_NE(alone.errors[0].find("(command line)"), std::string::npos) << alone.errors[0];
+    const ParsedRun together = validate(std::string(c.idle) + " " + c.met);
+    EXPECT_TRUE(together.accepted()) << c.idle << " " << c.met << ": "
+                                     << (together.errors.empty() ? "" : together.errors[0]);
+  }
+}
+
+/// Public scripts that Megatron accepts give it alone.
+TEST(Needs, SaveIntervalAloneIsANotice) {
+  const ParsedRun run = validate("--save-interval 5");
+  EXPECT_TRUE(run.accepted());
+  ASSERT_FALSE(run.notices.empty());
+  EXPECT_NE(
+      std::find(run.notices.begin(), run.notices.end(), "--save-interval 5 (command line) has no effect: needs --save"),
+      run.notices.end());
+}
+
+}  // namespace
+}  // namespace megatron::config

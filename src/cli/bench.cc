@@ -1,4 +1,5 @@
 // megatron bench step|matmul|attention|comm|optimizer: how fast this build is on this machine.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <iterator>
@@ -35,7 +36,8 @@ constexpr const char* kUsage =
     "       megatron bench attention [--seq-length S --heads H --groups G --head-size D --batch B] [--threads-per-rank "
     "T] [--json]\n"
     "       megatron bench optimizer [--parameters P] [--threads-per-rank T] [--json]\n"
-    "       megatron bench comm [--world-size N] [--json]";
+    "       megatron bench comm [--world-size N] [--json]\n\n"
+    "Options of a run are in `megatron options`.";
 
 /// "--name value" pairs and "--json", for the benchmarks that have a handful of numbers.
 class Numbers {
@@ -175,6 +177,7 @@ int bench_step(Arguments args) {
   const config::ParsedRun parsed =
       config::parse_run(request.rest, {config::ParseMode::train, {}, launcher_size(), preset});
   config::require_accepted(parsed);
+  print_notices(parsed);
   const train::BenchResult r = train::bench_step(parsed.spec, request.warmup, request.steps);
   if (!is_first_process()) return 0;
   print({{"trainer", "megatron.cpp"},
@@ -310,6 +313,8 @@ int bench_comm(Arguments args) {
 }  // namespace
 
 int run_bench(Arguments args) {
+  const auto is_help = [](const std::string& arg) { return arg == "--help" || arg == "-h"; };
+  if (std::any_of(args.begin(), args.end(), is_help)) return std::puts(kUsage), 0;
   const std::string what = args.empty() ? "" : args[0];
   const Arguments rest = args.empty() ? args : args.subspan(1);
   if (what == "step") return bench_step(rest);
@@ -317,7 +322,6 @@ int run_bench(Arguments args) {
   if (what == "attention") return bench_attention(rest);
   if (what == "optimizer") return bench_optimizer(rest);
   if (what == "comm") return bench_comm(rest);
-  if (what == "--help" || what == "-h") return std::puts(kUsage), 0;
   std::fprintf(stderr, "%s\n", kUsage);
   return 2;
 }

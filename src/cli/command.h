@@ -3,6 +3,9 @@
 
 #include <span>
 #include <string>
+#include <vector>
+
+#include "config/input.h"
 
 namespace megatron::cli {
 
@@ -19,6 +22,11 @@ int run_verify(Arguments args);
 int run_bench(Arguments args);
 int run_doctor(Arguments args);
 int run_options(Arguments args);
+
+/// What a command takes besides the options of a run, for its --help.
+std::vector<config::CommandOption> generate_options();
+std::vector<config::CommandOption> verify_options();
+std::vector<config::CommandOption> json_option();  // of validate and inspect
 
 /// Name and version of the program, as CMakeLists.txt gives it to the project.
 const char* program_version();

@@ -8,7 +8,6 @@
 
 #include "cli/command.h"
 #include "cli/run_parsing.h"
-#include "config/option_table.h"
 #include "config/parse.h"
 #include "config/text_value.h"
 #include "infer/generate.h"
@@ -17,15 +16,6 @@
 
 namespace megatron::cli {
 namespace {
-
-std::vector<config::CommandOption> generate_options() {
-  return {{"--prompt", true, "Text to continue."},
-          {"--prompt-file", true, "File whose bytes are the prompt, to the last one."},
-          {"--num-tokens", true, "New tokens at most (default 64); the end-of-document token ends earlier, unprinted."},
-          {"--temperature", true, "Divides the logits (default 1); 0: always the most likely token."},
-          {"--top-k", true, "Sample among the k most likely tokens (default 0: all); 1: the most likely."},
-          {"--top-p", true, "Sample among the most likely tokens that together exceed p (default 0: all)."}};
-}
 
 struct Request {
   std::string directory, prompt;
@@ -62,23 +52,10 @@ std::string read_prompt(const config::ParsedRun& parsed) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
-/// Model, data and training come from the checkpoint; only the layout may be chosen.
-void refuse_described_options(const config::ParsedRun& parsed) {
-  const config::OptionTable table;
-  std::string names;
-  for (const std::string& name : parsed.given) {
-    const config::Option* const option = table.find(name);
-    if (option == nullptr || name == "--load" || name == "--ckpt-step") continue;
-    if (option->topic == "Model" || option->topic == "Optimizer" || option->topic == "Data" ||
-        option->topic == "Checkpoints")
-      names += (names.empty() ? "" : ", ") + name;
-  }
-  if (!names.empty()) throw ConfigError(names + ": model, tokenizer and training come from the checkpoint of --load");
-}
-
 Request make_request(const config::ParsedRun& parsed) {
   Request request;
-  refuse_described_options(parsed);
+  refuse_described_options(parsed, {"--load", "--ckpt-step"},
+                           "model, tokenizer and training come from the checkpoint of --load");
   if (!parsed.spec.checkpoint.load.has_value()) throw ConfigError("--load is missing: the folder of a checkpoint");
   request.directory = *parsed.spec.checkpoint.load;
   request.prompt = read_prompt(parsed);
@@ -133,6 +110,9 @@ class TextStream {
 
 int generate(const config::ParsedRun& parsed) {
   Request request = make_request(parsed);
+  print_notices(parsed);
+  if (parsed.spec.parallel.sequence_parallel && is_first_process())
+    std::fputs("notice: --sequence-parallel has no effect: tokens are made one by one\n", stderr);
   const train::StoredRun stored = train::read_stored_run(request.directory, parsed.spec.checkpoint.ckpt_step);
   if (stored.tokenizer_json == "{}") throw ConfigError(request.directory + ": was trained without a tokenizer");
   const auto tokenizer = tokenizer::tokenizer_from_identity(stored.tokenizer_json);
@@ -170,6 +150,15 @@ int generate(const config::ParsedRun& parsed) {
 }
 
 }  // namespace
+
+std::vector<config::CommandOption> generate_options() {
+  return {{"--prompt", true, "Text to continue."},
+          {"--prompt-file", true, "File whose bytes are the prompt, to the last one."},
+          {"--num-tokens", true, "New tokens at most (default 64); the end-of-document token ends earlier, unprinted."},
+          {"--temperature", true, "Divides the logits (default 1); 0: always the most likely token."},
+          {"--top-k", true, "Sample among the k most likely tokens (default 0: all); 1: the most likely."},
+          {"--top-p", true, "Sample among the most likely tokens that together exceed p (default 0: all)."}};
+}
 
 int run_generate(Arguments args) {
   try {

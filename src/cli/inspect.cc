@@ -28,8 +28,7 @@ int run_inspect(Arguments args) {
   if (args.empty()) throw ConfigError("inspect: what? ranks, model, pipeline or lr");
   for (const Subject& subject : kSubjects) {
     if (args.front() != subject.name) continue;
-    const config::ParsedRun run =
-        config::parse_run(args.subspan(1), {subject.needs, {{"--json", false, "Print one JSON document."}}, {}});
+    const config::ParsedRun run = config::parse_run(args.subspan(1), {subject.needs, json_option(), {}});
     config::require_accepted(run);
     return subject.show(run.spec, run.own.count("--json") > 0);
   }

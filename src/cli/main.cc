@@ -1,5 +1,6 @@
 // The program: finds the command, runs it, turns exceptions into exit statuses.
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -14,21 +15,29 @@ namespace {
 
 using megatron::cli::Arguments;
 
+/// What --help lists behind a command's own options.
+enum class Help : std::uint8_t { itself, nothing, run_table, see_options };  // itself: the command prints its help
+
 struct Command {
   const char* name;
   int (*run)(Arguments);
   const char* help;
-  bool own_help = false;  // prints its --help itself: its options are not those of a run
+  Help more = Help::nothing;
+  std::vector<megatron::config::CommandOption> (*own_options)() = nullptr;
 };
 
 constexpr Command kCommands[] = {
-    {"train", megatron::cli::run_train, "train or continue a model"},
-    {"validate", megatron::cli::run_validate, "check a configuration and print every derived number"},
-    {"inspect", megatron::cli::run_inspect, "ranks | model | pipeline | lr: look inside, no run needed"},
-    {"preprocess", megatron::cli::run_preprocess, "text or JSON lines to .bin/.idx", true},
-    {"generate", megatron::cli::run_generate, "sample text from a checkpoint"},
-    {"verify", megatron::cli::run_verify, "compare with the numbers of another program"},
-    {"bench", megatron::cli::run_bench, "measure speed"},
+    {"train", megatron::cli::run_train, "train or continue a model", Help::run_table},
+    {"validate", megatron::cli::run_validate, "check a configuration and print every derived number", Help::run_table,
+     megatron::cli::json_option},
+    {"inspect", megatron::cli::run_inspect, "ranks | model | pipeline | lr: look inside, no run needed",
+     Help::run_table, megatron::cli::json_option},
+    {"preprocess", megatron::cli::run_preprocess, "text or JSON lines to .bin/.idx", Help::itself},
+    {"generate", megatron::cli::run_generate, "sample text from a checkpoint", Help::see_options,
+     megatron::cli::generate_options},
+    {"verify", megatron::cli::run_verify, "compare with the numbers of another program", Help::see_options,
+     megatron::cli::verify_options},
+    {"bench", megatron::cli::run_bench, "measure speed", Help::itself},
     {"doctor", megatron::cli::run_doctor, "what this build has and this machine offers"},
     {"options", megatron::cli::run_options, "list all options [--markdown]"},
 };
@@ -40,7 +49,14 @@ void print_help() {
 }
 
 int print_command_help(const Command& command) {
-  std::printf("megatron %s: %s\n\n%s", command.name, command.help, megatron::config::option_table_text().c_str());
+  std::printf("megatron %s: %s\n", command.name, command.help);
+  if (command.own_options != nullptr) std::puts("");
+  if (command.own_options != nullptr)
+    for (const megatron::config::CommandOption& option : command.own_options())
+      std::printf("  %s%s\n      %s\n", option.name.c_str(), option.takes_value ? " VALUE" : "", option.help.c_str());
+  if (command.more == Help::run_table) std::printf("\n%s", megatron::config::option_table_text().c_str());
+  if (command.more == Help::see_options)
+    std::puts("\nOptions of a run, those of the layout among them, are in `megatron options`.");
   return 0;
 }
 
@@ -60,7 +76,7 @@ int fail(const char* text, int status) {
 }
 
 int run(const Command& command, const std::vector<std::string>& args) {
-  if (!command.own_help && std::find(args.begin(), args.end(), "--help") != args.end())
+  if (command.more != Help::itself && std::find(args.begin(), args.end(), "--help") != args.end())
     return print_command_help(command);
   try {
     return command.run(args);

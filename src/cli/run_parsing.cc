@@ -1,12 +1,15 @@
 #include "cli/run_parsing.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 #include <thread>
 
+#include "base/check.h"
 #include "comm/world.h"
+#include "config/option_table.h"
 
 namespace megatron::cli {
 
@@ -32,17 +35,32 @@ bool is_first_process() {
   return number.empty() || number == "0";
 }
 
-int exit_status(const std::exception& error) {
-  if (dynamic_cast<const ConfigError*>(&error) != nullptr) return 2;
-  return dynamic_cast<const CommError*>(&error) != nullptr ? 3 : 1;
-}
-
 int tell_once(const std::exception& error, const std::atomic<int>* signal) {
   if (is_first_process()) throw;
   const auto ended = [&] { return signal != nullptr && signal->load() != 0; };
   for (int i = 0; i < 200 && !ended(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   if (!ended()) std::fprintf(stderr, "rank %s: %s\n", process_number().c_str(), error.what());
   return exit_status(error);
+}
+
+void print_notices(const config::ParsedRun& parsed) {
+  if (!is_first_process()) return;
+  for (const std::string& notice : parsed.notices) std::fprintf(stderr, "notice: %s\n", notice.c_str());
+}
+
+void refuse_described_options(const config::ParsedRun& parsed, std::initializer_list<std::string_view> also,
+                              const std::string& reason) {
+  const config::OptionTable table;
+  std::string names;
+  for (const std::string& name : parsed.given) {
+    const config::Option* const option = table.find(name);
+    // Options of other tables change nothing, options that are not built stand at their default: both are harmless.
+    if (option == nullptr || !option->not_built.empty() || option->topic == "Parallelism") continue;
+    if (name == "--seed" || name == "--inject-fault" || std::find(also.begin(), also.end(), name) != also.end())
+      continue;
+    names += (names.empty() ? "" : ", ") + name;
+  }
+  if (!names.empty()) throw ConfigError(names + ": " + reason);
 }
 
 }  // namespace megatron::cli

@@ -6,9 +6,10 @@
 
 namespace megatron::cli {
 
+std::vector<config::CommandOption> json_option() { return {{"--json", false, "Print one JSON document."}}; }
+
 int run_validate(Arguments args) {
-  const config::ParsedRun run =
-      config::parse_run(args, {config::ParseMode::validate, {{"--json", false, "Print one JSON document."}}, {}});
+  const config::ParsedRun run = config::parse_run(args, {config::ParseMode::validate, json_option(), {}});
   const config::Summary summary = config::summarize(run);
   const std::string text =
       run.own.count("--json") > 0 ? config::summary_json(run, summary) + "\n" : config::summary_text(run, summary);

@@ -8,7 +8,6 @@
 
 #include "cli/command.h"
 #include "cli/run_parsing.h"
-#include "config/option_table.h"
 #include "config/parse.h"
 #include "train/assemble.h"
 #include "train/verify.h"
@@ -16,32 +15,11 @@
 namespace megatron::cli {
 namespace {
 
-std::vector<config::CommandOption> verify_options() {
-  return {
-      {"--hf", true, "Hugging Face model folder: config.json and model.safetensors."},
-      {"--reference", true, "case.safetensors with the other program's numbers; case.json beside it has tolerances."},
-      {"--json", false, "Print one JSON object per quantity."}};
-}
-
 std::string own_value(const config::ParsedRun& parsed, const char* name) {
   const auto found = parsed.own.find(name);
   if (found == parsed.own.end())
     throw ConfigError(str_cat(name, " is missing: megatron verify --hf DIR --reference FILE"));
   return found->second;
-}
-
-/// Options that describe what --hf and --reference already say.
-void refuse_described_options(const config::ParsedRun& parsed) {
-  const config::OptionTable table;
-  std::string names;
-  for (const std::string& name : parsed.given) {
-    const config::Option* const option = table.find(name);
-    if (option == nullptr || name == "--make-vocab-size-divisible-by") continue;
-    if (option->topic == "Model" || option->topic == "Optimizer" || option->topic == "Data" ||
-        option->topic == "Checkpoints")
-      names += (names.empty() ? "" : ", ") + name;
-  }
-  if (!names.empty()) throw ConfigError(names + ": model, data and training come from --hf and --reference");
 }
 
 spec::RunSpec make_run(const config::ParsedRun& parsed, const interop::HuggingFaceModel& model,
@@ -102,7 +80,9 @@ void print_report(const train::VerifyReport& report, bool json) {
 
 int verify(const config::ParsedRun& parsed) {
   const std::string folder = own_value(parsed, "--hf"), file = own_value(parsed, "--reference");
-  refuse_described_options(parsed);
+  refuse_described_options(parsed, {"--make-vocab-size-divisible-by", "--micro-batch-size"},
+                           "model, data and training come from --hf and --reference");
+  print_notices(parsed);
   const interop::HuggingFaceModel model(folder);
   const interop::ReferenceCase reference(file);
   const spec::RunSpec run = make_run(parsed, model, reference);
@@ -122,6 +102,13 @@ int verify(const config::ParsedRun& parsed) {
 }
 
 }  // namespace
+
+std::vector<config::CommandOption> verify_options() {
+  return {
+      {"--hf", true, "Hugging Face model folder: config.json and model.safetensors."},
+      {"--reference", true, "case.safetensors with the other program's numbers; case.json beside it has tolerances."},
+      {"--json", false, "Print one JSON object per quantity."}};
+}
 
 int run_verify(Arguments args) {
   try {

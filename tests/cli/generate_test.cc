@@ -69,6 +69,15 @@ TEST_F(CliGenerate, ContinuesThePromptUnderEveryLayoutAlike) {
       shell(str_cat(load(), "--prompt-file ", quoted("prompt.txt"), " --num-tokens 20 --temperature 2 --seed 5")).out,
       one.out);
 
+  // What has a meaning here is taken, and what has none is told.
+  const Finished layout = shell(load() +
+                                "--prompt abcabc --num-tokens 9 --top-k 1 --tensor-model-parallel-size 2 "
+                                "--sequence-parallel --threads-per-rank 1 --distributed-timeout-minutes 2 "
+                                "--distributed-backend local --seed 7 --context-parallel-size 1");
+  EXPECT_EQ(layout.status, 0) << layout.out;
+  EXPECT_NE(layout.out.find("notice: --sequence-parallel has no effect"), std::string::npos) << layout.out;
+  EXPECT_NE(layout.out.find(greedy.out), std::string::npos) << layout.out;
+
   // Mistakes: one line and status 2.
   const auto refused = [&](const std::string& arguments, const std::string& words) {
     const Finished done = shell(load() + arguments);
@@ -80,6 +89,9 @@ TEST_F(CliGenerate, ContinuesThePromptUnderEveryLayoutAlike) {
   refused(str_cat("--prompt ", std::string(33, 'a')), "33 tokens");
   refused("--num-tokens 3", "--prompt");
   refused("--prompt a --num-layers 3", "--num-layers");
+  refused("--prompt a --lr 5 --train-iters 5 --log-json f --bf16 --global-batch-size 4",
+          "--bf16, --global-batch-size, --log-json, --lr, --train-iters: model, tokenizer and training come from the "
+          "checkpoint");
   refused("--prompt a --pipeline-model-parallel-size 2", "--num-layers 1");
   const Finished missing = shell(str_cat("generate --load ", quoted("none"), " --prompt a"));
   EXPECT_NE(missing.status, 0);

@@ -4,6 +4,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 namespace {
@@ -40,8 +41,18 @@ std::string config_file() {
 TEST(Program, HelpVersionAndUnknownCommands) {
   EXPECT_EQ(megatron_command("--help").status, 0);
   EXPECT_TRUE(contains(megatron_command("--help").output, "validate"));
-  EXPECT_EQ(megatron_command("--version").status, 0);
+  EXPECT_EQ(megatron_command("--version").output.rfind("megatron.cpp ", 0), 0u);
   EXPECT_TRUE(contains(megatron_command("train --help").output, "--tensor-model-parallel-size"));
+  for (const auto& [command, option] : std::map<std::string, std::string>{{"generate", "--num-tokens"},
+                                                                          {"verify", "--reference"},
+                                                                          {"bench", "--steps"},
+                                                                          {"bench step", "--steps"},
+                                                                          {"validate", "--json"}}) {
+    const Result help = megatron_command(command + " --help");
+    EXPECT_EQ(help.status, 0) << command;
+    EXPECT_TRUE(contains(help.output, option)) << help.output;
+    EXPECT_TRUE(contains(help.output, command == "validate" ? "--hidden-size" : "`megatron options`")) << help.output;
+  }
   const Result unknown = megatron_command("validat");
   EXPECT_EQ(unknown.status, 2);
   EXPECT_TRUE(contains(unknown.output, "nearest: validate"));

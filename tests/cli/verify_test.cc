@@ -209,6 +209,7 @@ TEST_F(Verify, RefusesLayoutsAndModelsByName) {
   refused("llama", "--world-size 4", "does not divide the 2 samples");
   refused("llama", "--micro-batch-size 4", "--micro-batch-size 4");
   refused("llama", "--hidden-size 8", "--hidden-size: model, data and training come from --hf and --reference");
+  refused("llama", "--lr 1 --log-json f", "--log-json, --lr: model, data and training come from --hf and --reference");
   refused("llama", "--no-such-option", "--no-such-option");
   refused("mistral", "", "model_type \"mistral\"");
   refused("qwen3_moe", "", "model_type \"qwen3_moe\"");
@@ -224,7 +225,7 @@ class UniformModel : public Verify {
  protected:
   void SetUp() override {
     std::ofstream(folder_ / "config.json") << json{
-        {"model_type", "llama"},    {"hidden_size", 8},       {"num_hidden_layers", 2},
+        {"model_type", "llama"},    {"hidden_size", 8},        {"num_hidden_layers", 2},
         {"num_attention_heads", 4}, {"intermediate_size", 12}, {"max_position_embeddings", 16},
         {"vocab_size", 37}}.dump();
     std::vector<checkpoint::TensorToWrite> tensors{{"lm_head.weight", DType::float32, {37, 8}},

@@ -21,9 +21,6 @@ struct Batch {
   std::vector<std::int64_t> row_position;  // [T] 0 … S−1 within the sample; never reset
   /// Sequences that see only themselves: row ranges [sequence_starts[i], sequence_starts[i + 1]), last entry T.
   std::vector<std::int64_t> sequence_starts;
-  std::vector<std::int64_t> sequence_sample;          // global sample index of each sequence
-  std::vector<std::int64_t> sequence_first_position;  // row_position of the first row of each sequence
-  double loss_weight = 0.0;                           // sum of loss_mask
 };
 
 /// Global sample indices [first, first + count) that rank `dp_rank` takes for micro-batch `micro_batch` of a step that
@@ -35,8 +32,9 @@ struct SampleRange {
 SampleRange micro_batch_range(std::int64_t consumed_samples, std::int64_t micro_batch, std::int64_t micro_batch_size,
                               std::int64_t dp_rank, std::int64_t dp_size);
 
-/// Samples with global indices [first, first + count), each looked up through `order`. Throws Error naming index and
-/// size when the data end before.
-Batch assemble_batch(const Dataset& dataset, const SampleOrder& order, std::int64_t first, std::int64_t count);
+/// Samples with global indices [first, first + count), each looked up through `order`; those at or beyond `end` are
+/// Dataset::filler. Throws Error naming index and size when the data end before.
+Batch assemble_batch(const Dataset& dataset, const SampleOrder& order, std::int64_t first, std::int64_t count,
+                     std::int64_t end = INT64_MAX);
 
 }  // namespace megatron::data

@@ -27,8 +27,8 @@ struct AttentionParams {
 };
 
 /// Sequences in a token list: row range of sequence i is [starts[i], starts[i+1]); for dropout, sample[i] is the global
-/// sample number of sequence i and first_position[i] the position of its first row (both may be empty without dropout).
-/// key_starts: same for keys; empty = equal to starts.
+/// sample number of sequence i and first_position[i] the place of its first row in that sample (both may be empty
+/// without dropout). key_starts: same for keys; empty = equal to starts.
 struct SequenceRanges {
   std::span<const std::int64_t> starts;
   std::span<const std::int64_t> key_starts;

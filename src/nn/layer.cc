@@ -28,7 +28,7 @@ bool token_sharded(const Pass& pass, const LayerSetup& setup) {
 
 kernels::RowPositions local_rows(const Pass& pass) {
   const TokenMap& map = pass.batch.shard_tokens;
-  return {map.sample_index.data(), map.position.data()};
+  return {map.sample_index.data(), map.place_in_sample().data()};
 }
 
 TensorView strided_view(TensorView base, std::int64_t offset, const Shape& shape, const Shape& strides) {
@@ -43,8 +43,11 @@ TokenMap TokenMap::slice(std::int64_t begin, std::int64_t end) const {
   if (sample_index.empty() && position.empty()) return {};
   MEGATRON_CHECK(0 <= begin && begin <= end && end <= static_cast<std::int64_t>(position.size()), "rows ", begin,
                  " to ", end, " of ", position.size());
-  return {{sample_index.begin() + begin, sample_index.begin() + end},
-          {position.begin() + begin, position.begin() + end}};
+  const auto cut = [&](const std::vector<std::int64_t>& values) {
+    if (values.empty()) return values;
+    return std::vector<std::int64_t>(values.begin() + begin, values.begin() + end);
+  };
+  return {cut(sample_index), cut(position), cut(row_position)};
 }
 
 void set_token_shard(MicroBatch& batch, int rank, int size) {

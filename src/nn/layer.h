@@ -28,7 +28,7 @@ Parameter make_parameter(const LayerSetup& setup, std::string name, const spec::
 /// Whether activations between layers are token shards in this pass: sequence parallelism, in training and evaluation.
 /// Prefill and decode work on all tokens on every rank (their counts need not divide). Checks that the batch agrees.
 bool token_sharded(const Pass& pass, const LayerSetup& setup);
-/// Logical places of the rows that this rank holds between layers.
+/// Logical places, for dropout, of the rows that this rank holds between layers.
 kernels::RowPositions local_rows(const Pass& pass);
 
 /// The tensor as it goes into a stash: counted as such in the memory table.

@@ -10,9 +10,12 @@
 
 namespace megatron::nn {
 
-/// Logical place of each local row of a token list: which global sample it belongs to and where in it.
+/// Logical place of each local row of a token list: which global sample it belongs to and where in it. `position` is
+/// what embeddings use (it may restart at a document within the sample); `row_position` counts from the sample's first
+/// row to its last and is what randomness uses. An empty row_position stands for `position`.
 struct TokenMap {
-  std::vector<std::int64_t> sample_index, position;
+  std::vector<std::int64_t> sample_index, position, row_position;
+  const std::vector<std::int64_t>& place_in_sample() const { return row_position.empty() ? position : row_position; }
   TokenMap slice(std::int64_t begin, std::int64_t end) const;
 };
 

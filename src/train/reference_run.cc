@@ -59,11 +59,11 @@ nn::MicroBatch one_sequence(const std::vector<std::int64_t>& ids, int multiple, 
 /// Copies local rows to their places (sample, position) in the batch's table.
 void place_rows(const Tensor& rows, const nn::TokenMap& map, std::int64_t seq_length, float* table) {
   const std::int64_t width = rows.numel() / std::max<std::int64_t>(1, rows.size(0));
-  MEGATRON_CHECK_EQ(rows.size(0), std::ssize(map.position), "rows of a tensor and of its token map");
+  MEGATRON_CHECK_EQ(rows.size(0), std::ssize(map.sample_index), "rows of a tensor and of its token map");
   const float* const data = rows.data<float>();
   for (std::int64_t r = 0; r < rows.size(0); ++r) {
     const auto i = static_cast<std::size_t>(r);
-    const std::int64_t row = map.sample_index[i] * seq_length + map.position[i];
+    const std::int64_t row = map.sample_index[i] * seq_length + map.place_in_sample()[i];
     std::memcpy(table + row * width, data + r * width, static_cast<std::size_t>(width) * sizeof(float));
   }
 }

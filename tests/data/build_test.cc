@@ -268,16 +268,23 @@ TEST(AssembleBatch, RowsInSampleOrder) {
       EXPECT_EQ(batch.sample_index[row], 3 + b);
       EXPECT_EQ(batch.row_position[row], static_cast<std::int64_t>(i));
     }
-    for (std::size_t s = 0; s + 1 < sample.sequence_starts.size(); ++s, ++sequence) {
+    for (std::size_t s = 0; s + 1 < sample.sequence_starts.size(); ++s, ++sequence)
       EXPECT_EQ(batch.sequence_starts[sequence], 8 * b + sample.sequence_starts[s]);
-      EXPECT_EQ(batch.sequence_sample[sequence], 3 + b);
-      EXPECT_EQ(batch.sequence_first_position[sequence], sample.sequence_starts[s]);
-    }
   }
   EXPECT_EQ(batch.sequence_starts.size(), sequence + 1);
   EXPECT_EQ(batch.sequence_starts.back(), 32);
-  EXPECT_EQ(batch.loss_weight, 32.0);
+  EXPECT_EQ(batch.loss_mask, std::vector<float>(32, 1.0F));
   EXPECT_THROW(assemble_batch(*datasets.train, *order, datasets.train->size(), 1), Error);
+
+  // Beyond the end every row is there, with its place, and trains nothing.
+  const Batch last = assemble_batch(*datasets.train, *order, 3, 4, 5);
+  const Sample first = datasets.train->get(0);
+  ASSERT_EQ(last.tokens.size(), 32U);
+  for (std::size_t row = 0; row < 32; ++row) {
+    EXPECT_EQ(last.tokens[row], row < 16 ? batch.tokens[row] : first.tokens[row % 8]);
+    EXPECT_EQ(last.loss_mask[row], row < 16 ? 1.0F : 0.0F);
+    EXPECT_EQ(last.row_position[row], batch.row_position[row]);
+  }
 }
 
 // The same global samples whatever the layout.

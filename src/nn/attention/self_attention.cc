@@ -20,11 +20,12 @@ Ranges ranges_of(const MicroBatch& batch) {
   const std::size_t count = batch.sequence_starts.size() - 1;
   ranges.sample.assign(count, 0);
   ranges.first_position.assign(count, 0);
-  for (std::size_t i = 0; i < count && !batch.tokens.position.empty(); ++i) {
+  const std::vector<std::int64_t>& places = batch.tokens.place_in_sample();
+  for (std::size_t i = 0; i < count && !places.empty(); ++i) {
     const auto row = static_cast<std::size_t>(batch.sequence_starts[i]);
-    if (row >= batch.tokens.position.size()) continue;  // an empty sequence at the end
+    if (row >= places.size()) continue;  // an empty sequence at the end
     ranges.sample[i] = batch.tokens.sample_index[row];
-    ranges.first_position[i] = batch.tokens.position[row];
+    ranges.first_position[i] = places[row];
   }
   ranges.view = {batch.sequence_starts, {}, ranges.sample, ranges.first_position};
   return ranges;

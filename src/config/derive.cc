@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "spec/layer_split.h"
+#include "spec/micro_batches.h"
 #include "spec/model_count.h"
 
 namespace megatron::config {
@@ -164,9 +165,10 @@ void derive_experts(Draft& d, Derived& out) {
 
 void derive_batch(Draft& d) {
   auto& b = d.run.batch;
-  const std::int64_t together = b.micro_batch_size * d.run.parallel.data_parallel;
+  const std::int64_t dp = d.run.parallel.data_parallel, together = b.micro_batch_size * dp;
   if (b.global_batch_size == 0) b.global_batch_size = together;
-  b.num_micro_batches = together > 0 ? b.global_batch_size / together : 0;
+  if (together > 0)
+    b.num_micro_batches = spec::constant_micro_batches(b.global_batch_size, b.micro_batch_size, dp).num_micro_batches;
 }
 
 void derive_rest(Draft& d) {

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <map>
-#include <new>
+#include <cstring>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -15,68 +13,107 @@
 namespace megatron::tensor {
 
 namespace {
+
 constexpr std::int64_t kAlignment = 64;
+constexpr std::int64_t kPage = 4 * kKiB;
 constexpr std::int64_t kHugePage = 2 * kMiB;
 
+bool is_mapped(std::int64_t bytes) { return bytes >= kHugePage; }
+
+/// Small blocks: size classes an eighth of a power of two apart, so that a freed block serves any later request of its
+/// class. Mapped blocks: whole pages and no more, since what lies behind the request may stay unused for good.
 std::int64_t block_size(std::int64_t bytes) {
-  // Size classes an eighth of a power of two apart: a freed block serves any later request of its class.
-  std::int64_t size = std::max<std::int64_t>(round_up(bytes, kAlignment), kAlignment);
+  if (is_mapped(bytes)) return round_up(bytes, kPage);
+  const std::int64_t size = std::max<std::int64_t>(round_up(bytes, kAlignment), kAlignment);
   std::int64_t step = kAlignment;
   while (step * 16 < size) step *= 2;
   return round_up(size, step);
 }
+
+/// Largest block that may serve a request for a mapped one.
+std::int64_t largest_fit(std::int64_t bytes) { return bytes + bytes / 8; }
+
+/// Zero pages that start at a huge page's border; null where there is no memory.
+std::byte* map_pages(std::int64_t size) {
+  const auto whole = static_cast<std::size_t>(size + kHugePage);
+  void* const mapped = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  const auto start = reinterpret_cast<std::uintptr_t>(mapped);
+  const auto skipped = static_cast<std::size_t>(-start % static_cast<std::uintptr_t>(kHugePage));
+  auto* const block = static_cast<std::byte*>(mapped) + skipped;
+  if (skipped > 0) ::munmap(mapped, skipped);
+  ::munmap(block + size, whole - skipped - static_cast<std::size_t>(size));
+  ::madvise(block, static_cast<std::size_t>(size), MADV_HUGEPAGE);
+  return block;
+}
+
 }  // namespace
 
-// Blocks that were freed, by size class. The same requests come every step, so after the first one nothing new is
-// asked from the system.
-struct Allocator::FreeLists {
-  std::map<std::int64_t, std::vector<std::byte*>> blocks;
-};
-
-Allocator::Allocator(Device device) : device_(device), free_(std::make_unique<FreeLists>()) {}
+Allocator::Allocator(Device device) : device_(device) {}
 
 std::shared_ptr<Allocator> Allocator::create(Device device) {
   return std::shared_ptr<Allocator>(new Allocator(device));
 }
 
 Allocator::~Allocator() {
-  for (auto& [size, blocks] : free_->blocks)
-    for (std::byte* block : blocks) std::free(block);
+  for (auto& [capacity, blocks] : free_blocks_)
+    for (std::byte* block : blocks) {
+      if (is_mapped(capacity)) {
+        ::munmap(block, static_cast<std::size_t>(capacity));
+      } else {
+        std::free(block);
+      }
+    }
+}
+
+Allocator::Block Allocator::take_block(std::int64_t bytes) {
+  const std::int64_t size = block_size(bytes), largest = is_mapped(bytes) ? largest_fit(size) : size;
+  const auto found = free_blocks_.lower_bound(size);
+  if (found != free_blocks_.end() && found->first <= largest) {
+    const Block block{found->second.back(), found->first, false};
+    found->second.pop_back();
+    if (found->second.empty()) free_blocks_.erase(found);
+    return block;
+  }
+  const bool mapped = is_mapped(bytes);
+  auto* const data = mapped ? map_pages(size)
+                            : static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(kAlignment),
+                                                                         static_cast<std::size_t>(size)));
+  return {data, size, mapped};
 }
 
 std::shared_ptr<Storage> Allocator::allocate(std::int64_t bytes, MemoryKind kind) {
+  return make_storage(bytes, kind, false);
+}
+
+std::shared_ptr<Storage> Allocator::allocate_zeroed(std::int64_t bytes, MemoryKind kind) {
+  return make_storage(bytes, kind, true);
+}
+
+std::shared_ptr<Storage> Allocator::make_storage(std::int64_t bytes, MemoryKind kind, bool zeroed) {
   MEGATRON_CHECK_GE(bytes, 0);
-  const std::int64_t size = block_size(bytes);
-  std::byte* data = nullptr;
+  Block block;
   if (device_ == Device::cpu) {
-    auto& list = free_->blocks[size];
-    if (!list.empty()) {
-      data = list.back();
-      list.pop_back();
-    } else {
-      const bool large = size >= kHugePage;
-      const auto aligned = static_cast<std::size_t>(large ? round_up(size, kHugePage) : size);
-      data = static_cast<std::byte*>(
-          std::aligned_alloc(static_cast<std::size_t>(large ? kHugePage : kAlignment), aligned));
-      if (data == nullptr)
-        throw Error(str_cat("out of memory: ", format_bytes(bytes), " for ", memory_kind_name(kind), ", ",
-                            format_bytes(tracker_.live_total()), " in use by this rank"));
-      if (large) ::madvise(data, aligned, MADV_HUGEPAGE);
-    }
+    block = take_block(bytes);
+    if (block.data == nullptr)
+      throw Error(str_cat("out of memory: ", format_bytes(bytes), " for ", memory_kind_name(kind), ", ",
+                          format_bytes(tracker_.live_total()), " in use by this rank"));
+    if (zeroed && !block.fresh) std::memset(block.data, 0, static_cast<std::size_t>(bytes));
   }
   tracker_.add(kind, bytes);
-  return std::make_shared<Storage>(shared_from_this(), data, bytes, kind);
+  return std::make_shared<Storage>(shared_from_this(), block.data, bytes, block.capacity, kind);
 }
 
-void Allocator::release(std::byte* data, std::int64_t bytes, MemoryKind kind) {
-  tracker_.remove(kind, bytes);
-  if (data != nullptr) free_->blocks[block_size(bytes)].push_back(data);
+void Allocator::release(const Storage& storage) {
+  tracker_.remove(storage.kind_, storage.bytes_);
+  if (storage.data_ != nullptr) free_blocks_[storage.capacity_].push_back(storage.data_);
 }
 
-Storage::Storage(std::shared_ptr<Allocator> owner, std::byte* data, std::int64_t bytes, MemoryKind kind)
-    : owner_(std::move(owner)), data_(data), bytes_(bytes), kind_(kind) {}
+Storage::Storage(std::shared_ptr<Allocator> owner, std::byte* data, std::int64_t bytes, std::int64_t capacity,
+                 MemoryKind kind)
+    : owner_(std::move(owner)), data_(data), bytes_(bytes), capacity_(capacity), kind_(kind) {}
 
-Storage::~Storage() { owner_->release(data_, bytes_, kind_); }
+Storage::~Storage() { owner_->release(*this); }
 
 Device Storage::device() const { return owner_->device(); }
 

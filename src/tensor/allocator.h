@@ -3,7 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <vector>
 
 #include "tensor/device.h"
 #include "tensor/memory_tracker.h"
@@ -15,7 +17,8 @@ class Allocator;
 /// A block of bytes; returns to its allocator when the last tensor on it dies. A meta block has no data.
 class Storage {
  public:
-  Storage(std::shared_ptr<Allocator> owner, std::byte* data, std::int64_t bytes, MemoryKind kind);
+  Storage(std::shared_ptr<Allocator> owner, std::byte* data, std::int64_t bytes, std::int64_t capacity,
+          MemoryKind kind);
   ~Storage();
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
@@ -28,9 +31,11 @@ class Storage {
   void set_kind(MemoryKind kind);
 
  private:
+  friend class Allocator;
   std::shared_ptr<Allocator> owner_;
   std::byte* data_;
   std::int64_t bytes_;
+  std::int64_t capacity_;  // of the block, for its allocator
   MemoryKind kind_;
 };
 
@@ -45,18 +50,31 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   MemoryTracker& tracker() { return tracker_; }
   const MemoryTracker& tracker() const { return tracker_; }
 
-  /// `bytes` ≥ 0, uninitialised, 64-byte aligned; large blocks ask for huge pages.
+  /// `bytes` ≥ 0, uninitialised, 64-byte aligned. From 2 MiB on a block is mapped for itself: pages become resident
+  /// when they are first written, in huge pages where the system gives them, and a freed block serves requests of up to
+  /// an eighth less. Throws Error where there is no memory.
   std::shared_ptr<Storage> allocate(std::int64_t bytes, MemoryKind kind);
+  /// The same, with every byte zero. A newly mapped block is not touched.
+  std::shared_ptr<Storage> allocate_zeroed(std::int64_t bytes, MemoryKind kind);
 
  private:
   friend class Storage;
   explicit Allocator(Device device);
-  void release(std::byte* data, std::int64_t bytes, MemoryKind kind);
 
-  struct FreeLists;
+  struct Block {
+    std::byte* data = nullptr;
+    std::int64_t capacity = 0;
+    bool fresh = false;  // zero pages that nobody has written
+  };
+  Block take_block(std::int64_t bytes);
+  std::shared_ptr<Storage> make_storage(std::int64_t bytes, MemoryKind kind, bool zeroed);
+  void release(const Storage& storage);
+
+  /// Freed blocks by capacity. The same requests come every step, so after the first one nothing new is asked from the
+  /// system.
+  std::map<std::int64_t, std::vector<std::byte*>> free_blocks_;
   Device device_;
   MemoryTracker tracker_;
-  std::unique_ptr<FreeLists> free_;
 };
 
 }  // namespace megatron::tensor

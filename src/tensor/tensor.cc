@@ -1,6 +1,5 @@
 #include "tensor/tensor.h"
 
-#include <cstring>
 #include <utility>
 
 namespace megatron::tensor {
@@ -22,9 +21,7 @@ Tensor Tensor::empty(Allocator& allocator, const Shape& shape, DType dtype, Memo
 }
 
 Tensor Tensor::zeros(Allocator& allocator, const Shape& shape, DType dtype, MemoryKind kind) {
-  Tensor t = empty(allocator, shape, dtype, kind);
-  if (t.storage_->data() != nullptr) std::memset(t.storage_->data(), 0, static_cast<std::size_t>(t.bytes()));
-  return t;
+  return on_storage(allocator.allocate_zeroed(shape.numel() * dtype_size(dtype), kind), 0, shape, dtype);
 }
 
 ConstTensorView Tensor::view_const() const {

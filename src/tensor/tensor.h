@@ -15,7 +15,7 @@ class Tensor {
   Tensor() = default;
   /// A dense, uninitialised tensor.
   static Tensor empty(Allocator& allocator, const Shape& shape, DType dtype, MemoryKind kind);
-  /// A dense tensor of zero bytes.
+  /// A dense tensor of zero bytes. Memory that is new from the system is not touched.
   static Tensor zeros(Allocator& allocator, const Shape& shape, DType dtype, MemoryKind kind);
   /// A dense tensor on `storage`, starting `offset` elements into it.
   static Tensor on_storage(std::shared_ptr<Storage> storage, std::int64_t offset, const Shape& shape, DType dtype);
@@ -41,6 +41,8 @@ class Tensor {
   Tensor slice(int dim, std::int64_t begin, std::int64_t end) const;
   /// The same elements in another shape; shares the storage. Throws if that needs a copy.
   Tensor reshape(const Shape& new_shape) const;
+  /// The same elements in one dim.
+  Tensor flat() const { return reshape({numel()}); }
 
   TensorView view();
   ConstTensorView view() const { return view_const(); }

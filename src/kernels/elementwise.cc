@@ -74,17 +74,6 @@ void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) {
     cpu::add_in_place(exec, src, dst);
 }
 
-void scale_in_place(Executor& exec, double factor, TensorView dst) {
-  check_floating(dst, "dst");
-  check_view(dst, dst.shape, dst.dtype, "dst");
-  count_operands(exec, dst, dst);
-  if (exec.is_meta() || dst.numel() == 0) return;
-  if (is_double(dst))
-    ref::scale_in_place(exec, factor, dst);
-  else
-    cpu::scale_in_place(exec, factor, dst);
-}
-
 void add_bias(Executor& exec, ConstTensorView bias, TensorView y) {
   check_matrix(y, "y");
   check_vector(bias, y.size(1), y.dtype, "bias");

@@ -12,15 +12,13 @@ void copy(Executor& exec, ConstTensorView src, TensorView dst);
 void fill_zero(Executor& exec, TensorView dst);
 /// dst += src (same shape, same dtype).
 void add_in_place(Executor& exec, ConstTensorView src, TensorView dst);
-/// dst *= factor
-void scale_in_place(Executor& exec, double factor, TensorView dst);
 /// y[T,H] += bias[H]
 void add_bias(Executor& exec, ConstTensorView bias, TensorView y);
 /// bias_grad[H] += column sums of dy[T,H], over tokens in blocks of 64 added by the canonical tree. Level 0.
 void bias_grad(Executor& exec, ConstTensorView dy, TensorView grad);
 
-/// Which logical positions rows stand for: sample_index[t] = global sample number, position[t] = place in its sequence.
-/// Pointers to T int64 values, null on meta.
+/// Which logical rows these are: sample_index[t] = global sample number, position[t] = place in that sample. Pointers
+/// to T int64 values, null on meta.
 struct RowPositions {
   const std::int64_t* sample_index = nullptr;
   const std::int64_t* position = nullptr;

@@ -23,7 +23,6 @@ class Executor {
   Executor(std::shared_ptr<tensor::Allocator> allocator, int num_threads, int spin = 2000);
 
   tensor::Allocator& allocator() { return *allocator_; }
-  const std::shared_ptr<tensor::Allocator>& shared_allocator() const { return allocator_; }
   ThreadPool& pool() { return pool_; }
   int num_threads() const { return pool_.num_threads(); }
   bool is_meta() const { return allocator_->device() == Device::meta; }

@@ -43,8 +43,6 @@ class Stage {
   virtual const std::vector<nn::Parameter*>& parameters() = 0;
   virtual std::int64_t first_layer() const = 0;
   virtual std::int64_t num_layers() const = 0;
-  virtual bool has_embedding() const = 0;
-  virtual bool has_head() const = 0;
 };
 
 }  // namespace megatron::model

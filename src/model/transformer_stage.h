@@ -30,8 +30,6 @@ class TransformerStage final : public Stage {
   const std::vector<nn::Parameter*>& parameters() override { return parameters_; }
   std::int64_t first_layer() const override { return layout_.first_layer; }
   std::int64_t num_layers() const override { return layout_.num_layers; }
-  bool has_embedding() const override { return layout_.first; }
-  bool has_head() const override { return layout_.last; }
 
  private:
   /// Embedding (or input) and blocks.

@@ -13,13 +13,4 @@ class GradSink {
   virtual void grad_ready(Parameter& parameter) = 0;
 };
 
-/// Brackets each unit (block, embedding, head) of a stage, so that parameters may be gathered just before use. Nobody
-/// implements or calls it yet: parameters are not sharded over data parallelism.
-class ParameterResidency {
- public:
-  virtual ~ParameterResidency() = default;
-  virtual void acquire(int unit) = 0;
-  virtual void release(int unit) = 0;
-};
-
 }  // namespace megatron::nn

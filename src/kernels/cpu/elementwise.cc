@@ -42,11 +42,6 @@ void add_piece(const float* from, float* to, std::int64_t count) {
   });
 }
 
-void scale_piece(float factor, float* to, std::int64_t count) {
-  for_each_vector(count, [&](std::int64_t i, std::int64_t valid)
-                             HWY_ATTR { store_valid(hn::Mul(load_valid(to + i, valid), set(factor)), to + i, valid); });
-}
-
 // The decisions of features [first, first + count) of a row: words of Philox in feature order, the upper 24 bits of
 // each. `first` is a multiple of 4; 4·kLanes features per step, the last step may write up to 4·kLanes − 1 words too
 // many.
@@ -102,7 +97,6 @@ HWY_AFTER_NAMESPACE();
 namespace megatron::kernels::cpu {
 
 HWY_EXPORT(add_piece);
-HWY_EXPORT(scale_piece);
 HWY_EXPORT(dropout_row);
 
 void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) noexcept {
@@ -110,13 +104,6 @@ void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) noexcept 
   float* to = dst.data<float>();
   RowWalk<2>(src.shape, {src.strides, dst.strides}).for_each_piece(exec, [&](const auto& at, std::int64_t count) {
     HWY_DYNAMIC_DISPATCH(add_piece)(from + at[0], to + at[1], count);
-  });
-}
-
-void scale_in_place(Executor& exec, double factor, TensorView dst) noexcept {
-  float* to = dst.data<float>();
-  RowWalk<1>(dst.shape, {dst.strides}).for_each_piece(exec, [&](const auto& at, std::int64_t count) {
-    HWY_DYNAMIC_DISPATCH(scale_piece)(static_cast<float>(factor), to + at[0], count);
   });
 }
 

@@ -7,7 +7,6 @@ namespace megatron::kernels::cpu {
 
 // As kernels/elementwise.h, fp32.
 void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) noexcept;
-void scale_in_place(Executor& exec, double factor, TensorView dst) noexcept;
 void add_bias(Executor& exec, ConstTensorView bias, TensorView y) noexcept;
 /// Floats of `parts`, the column sums of blocks of tokens.
 std::int64_t bias_grad_parts(std::int64_t rows, std::int64_t hidden);

@@ -17,14 +17,6 @@ void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) {
   });
 }
 
-void scale_in_place(Executor& exec, double factor, TensorView dst) {
-  double* to = dst.data<double>();
-  const double scale = (factor);
-  RowWalk<1>(dst.shape, {dst.strides}).for_each_piece(exec, [&](const auto& at, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) to[at[0] + i] *= scale;
-  });
-}
-
 void add_bias(ConstTensorView bias, TensorView y) {
   const double* b = bias.data<double>();
   for (std::int64_t t = 0; t < y.size(0); ++t) {

@@ -5,8 +5,8 @@
 
 namespace megatron::kernels::ref {
 
+/// As kernels/elementwise.h, fp64.
 void add_in_place(Executor& exec, ConstTensorView src, TensorView dst);
-void scale_in_place(Executor& exec, double factor, TensorView dst);
 void add_bias(ConstTensorView bias, TensorView y);
 void bias_grad(ConstTensorView dy, TensorView grad);
 void bias_dropout_add(ConstTensorView x, ConstTensorView bias, ConstTensorView residual, const DropoutSpec& dropout,

@@ -59,13 +59,13 @@ void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) {
   // Pieces of bounded size, so that the list of segment sums stays small.
   constexpr std::int64_t kPiece = std::int64_t{1} << 22;
   const ConstTensorView flat = x.reshape({x.numel()});
-  const std::int64_t segments = ceil_div(std::min(kPiece, x.numel()), 64);
+  const std::int64_t segments = ceil_div(std::min(kPiece, x.numel()), kNormSegment);
   auto* sums = reinterpret_cast<double*>(exec.scratch(segments * dtype_size(DType::float64)));
   if (exec.is_meta()) return;
   for (std::int64_t begin = 0; begin < x.numel(); begin += kPiece) {
     const std::int64_t end = std::min(x.numel(), begin + kPiece);
     cpu::squared_segments(exec, flat.slice(0, begin, end), sums);
-    for (std::int64_t s = 0; s < ceil_div(end - begin, 64); ++s) sum.add(sums[s]);
+    for (std::int64_t s = 0; s < ceil_div(end - begin, kNormSegment); ++s) sum.add(sums[s]);
   }
 }
 

@@ -21,8 +21,11 @@ void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorV
 /// momentum 0.
 void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, double grad_scale, bool first,
               TensorView p, ConstTensorView g, TensorView buf);
-/// Adds the squares of x (flat) to `sum`: each segment of 64 elements, counted from element 0, is summed in double in
-/// order, then added exactly. Cuts at multiples of 64 do not change the result.
+/// Elements whose squares are summed in double before the exact sum; parameters start at multiples of it, so that no
+/// border of a shard cuts a segment.
+constexpr std::int64_t kNormSegment = 64;
+/// Adds the squares of x (flat) to `sum`: each segment of kNormSegment elements, counted from element 0, is summed in
+/// double in order, then added exactly. Cuts at multiples of it do not change the result.
 void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum);
 /// True if every element is finite.
 bool all_finite(Executor& exec, ConstTensorView x);

@@ -59,14 +59,8 @@ std::unique_ptr<Stage> build_stage(mesh::Rank& rank, const spec::RunSpec& run, D
 }
 
 void initialize_parameters(mesh::Rank& rank, Stage& stage, std::uint64_t seed) {
-  const nn::Parameter* table = nullptr;
-  for (nn::Parameter* parameter : stage.parameters()) {
-    if (parameter->shared_embedding) table = parameter;
-    // The head's use of the table on this stage has the table's memory.
-    const bool shared =
-        parameter->tied_use && table != nullptr && table->value.storage().get() == parameter->value.storage().get();
-    if (!shared) initialize(rank.exec, *parameter, seed);
-  }
+  for (nn::Parameter* parameter : stage.parameters())
+    if (!nn::shares_table(*parameter, stage.parameters())) initialize(rank.exec, *parameter, seed);
 }
 
 }  // namespace megatron::model

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
+#include <span>
 #include <string>
-#include <utility>
 
 #include "spec/sharding.h"
 #include "tensor/tensor.h"
@@ -46,5 +45,10 @@ struct Parameter {
   /// Counts updates of `value`; a packed copy may be kept for one version.
   std::uint64_t version = 0;
 };
+
+/// True if `use` is the head's use of a tied table and has the memory of that table, one of `parameters` (of one
+/// stage). Then its value is initialised, updated, saved and loaded with the table; on another stage it is a copy of
+/// its own.
+bool shares_table(const Parameter& use, std::span<Parameter* const> parameters);
 
 }  // namespace megatron::nn

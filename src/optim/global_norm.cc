@@ -9,13 +9,13 @@
 namespace megatron::optim {
 namespace {
 
-constexpr std::int64_t kSegment = 64;
+constexpr std::int64_t kSegment = kernels::kNormSegment;
 
 /// Adds the squares of one owned piece, cut into segments by logical columns (by logical rows for a 1-D tensor).
 void add_piece(kernels::Executor& exec, const spec::Sharding& sharding, const spec::Piece& piece, const Tensor& tensor,
                ExactSum& sum) {
   const Tensor part = tensor.slice(0, piece.local_row, piece.local_row + piece.global.rows);
-  const Tensor flat = part.reshape(Shape{part.numel()});
+  const Tensor flat = part.flat();
   if (sharding.num_dims == 1) {
     const std::int64_t head = std::min((kSegment - piece.global.row % kSegment) % kSegment, piece.global.rows);
     if (head > 0) kernels::add_squared_norm(exec, flat.slice(0, 0, head), sum);

@@ -2,19 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "base/check.h"
+#include "base/units.h"
 #include "kernels/elementwise.h"
+#include "kernels/optimizer_step.h"
 
 namespace megatron::optim {
 namespace {
-
-constexpr std::int64_t kAlignment =
-    64;  // elements: the segment of the exact norm, and a cache line of fp32 four times over
-
-std::int64_t align_up(std::int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
-
-Tensor flat(const Tensor& tensor) { return tensor.reshape(Shape{tensor.numel()}); }
 
 bool has_own_bucket(const nn::Parameter& parameter) { return parameter.tied_use || parameter.shared_embedding; }
 
@@ -75,7 +71,7 @@ void GradBuffer::lay_out(std::int64_t bucket_size) {
                    " is listed twice");
     ++buckets_.back().num_parameters;
     const std::int64_t used = end + parameter.value.numel() - buckets_.back().begin;  // without the gap behind it
-    end = align_up(end + parameter.value.numel());
+    end = round_up(end + parameter.value.numel(), kernels::kNormSegment);
     open = !has_own_bucket(parameter) && used < bucket_size;
   }
   close();
@@ -99,7 +95,8 @@ void GradBuffer::start_step(std::int64_t num_micro_batches) {
   exposed_seconds_ = 0.0;
   for (Bucket& bucket : buckets_) bucket.num_complete = 0;
   for (auto& [parameter, slot] : slots_) slot.reports = 0;
-  if (buffer_.defined()) kernels::fill_zero(rank_.exec, buffer_);
+  // New memory is zero: the first backward is the first to touch it.
+  if (buffer_.defined() && std::exchange(written_, true)) kernels::fill_zero(rank_.exec, buffer_);
 }
 
 void GradBuffer::grad_ready(nn::Parameter& parameter) {
@@ -158,7 +155,7 @@ void GradBuffer::sum_over_tensor_parallel() {
   std::vector<std::pair<Tensor, Tensor>> places;  // part of a main_grad, its place in `packed`
   std::int64_t next = 0;
   const auto add_place = [&](const Tensor& part, std::int64_t offset) {
-    places.emplace_back(flat(part), packed.slice(0, offset, offset + part.numel()));
+    places.emplace_back(part.flat(), packed.slice(0, offset, offset + part.numel()));
   };
   for (const nn::Parameter* parameter : parameters_) {
     if (parameter->grad_reduction == nn::GradReduction::tensor_parallel) {
@@ -190,7 +187,7 @@ void GradBuffer::sum_tied_uses() {
   nn::Parameter* mine = table != nullptr ? table : head;
   if (mine == nullptr) return;
   MEGATRON_CHECK_EQ(rank_.mesh.embedding.size(), 2, "stages that use the tied table ", mine->name);
-  rank_.mesh.embedding.all_reduce(flat(mine->main_grad), "gradient of the tied table");
+  rank_.mesh.embedding.all_reduce(mine->main_grad.flat(), "gradient of the tied table");
 }
 
 }  // namespace megatron::optim

@@ -13,11 +13,11 @@
 
 namespace megatron::optim {
 
-/// Parameters lie in reverse order (as backward produces them), each starting at a multiple of 64 elements; a bucket
-/// closes when it has `bucket_size` elements. Both uses of a tied embedding table have buckets of their own. Order of
-/// sums (level 0): micro-batches are added locally in their order, then data-parallel ranks by the canonical tree, then
-/// tensor-parallel ranks by the same tree, then lookup + head. Buckets are launched in a fixed order as soon as their
-/// prefix is complete, so the order of collectives never depends on timing.
+/// Parameters lie in reverse order (as backward produces them), each starting at a multiple of kernels::kNormSegment; a
+/// bucket closes when it has `bucket_size` elements. Both uses of a tied embedding table have buckets of their own.
+/// Order of sums (level 0): micro-batches are added locally in their order, then data-parallel ranks by the canonical
+/// tree, then tensor-parallel ranks by the same tree, then lookup + head. Buckets are launched in a fixed order as soon
+/// as their prefix is complete, so the order of collectives never depends on timing.
 class GradBuffer : public nn::GradSink {
  public:
   /// Allocates the buffer and sets main_grad of every trainable parameter, in the dtype of its value (float32; float64
@@ -66,6 +66,7 @@ class GradBuffer : public nn::GradSink {
   mesh::Rank& rank_;
   std::vector<nn::Parameter*> parameters_;  // trainable ones, in forward order
   Tensor buffer_;
+  bool written_ = false;  // by an earlier step
   std::vector<Bucket> buckets_;
   std::unordered_map<const nn::Parameter*, Slot> slots_;
   std::int64_t num_micro_batches_ = 1;

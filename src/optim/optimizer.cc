@@ -11,15 +11,6 @@
 namespace megatron::optim {
 namespace {
 
-Tensor flat(const Tensor& tensor) { return tensor.reshape(Shape{tensor.numel()}); }
-
-bool shares_value(const nn::Parameter& use, std::span<nn::Parameter* const> parameters) {
-  return use.tied_use && std::any_of(parameters.begin(), parameters.end(), [&](const nn::Parameter* other) {
-           return other != &use && other->value.storage() == use.value.storage() &&
-                  other->value.offset() == use.value.offset();
-         });
-}
-
 /// The name that the first rank of the model group with a non-empty `name` has, on every rank. Collective.
 std::string agree_on_name(mesh::Rank& rank, const std::string& name) {
   const mesh::Group& group = rank.mesh.model;
@@ -40,7 +31,7 @@ std::string agree_on_name(mesh::Rank& rank, const std::string& name) {
 std::string first_bad_gradient(mesh::Rank& rank, std::span<nn::Parameter* const> parameters) {
   std::string name;
   for (const nn::Parameter* parameter : parameters) {
-    if (!parameter->trainable || kernels::all_finite(rank.exec, flat(parameter->main_grad))) continue;
+    if (!parameter->trainable || kernels::all_finite(rank.exec, parameter->main_grad.flat())) continue;
     name = parameter->name;
     break;
   }
@@ -54,7 +45,7 @@ std::int64_t global_zeros(mesh::Rank& rank, std::span<nn::Parameter* const> para
     for (const spec::Piece& piece : parameter->sharding.pieces)
       if (piece.owned)
         zeros += kernels::count_zeros(
-            rank.exec, flat(parameter->main_grad.slice(0, piece.local_row, piece.local_row + piece.global.rows)));
+            rank.exec, parameter->main_grad.slice(0, piece.local_row, piece.local_row + piece.global.rows).flat());
   }
   if (rank.mesh.model.trivial()) return zeros;
   Tensor sum = rank.exec.empty(Shape{1}, DType::int64, MemoryKind::communication);
@@ -68,7 +59,7 @@ std::int64_t global_zeros(mesh::Rank& rank, std::span<nn::Parameter* const> para
 Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec)
     : rank_(rank), parameters_(parameters.begin(), parameters.end()), spec_(spec) {
   for (nn::Parameter* parameter : parameters_) {
-    if (!parameter->trainable || shares_value(*parameter, parameters_)) continue;
+    if (!parameter->trainable || nn::shares_table(*parameter, parameters_)) continue;
     Slot slot{parameter, {}, {}};
     if (spec_.kind == spec::OptimizerKind::adam) {
       slot.first = add_state("exp_avg", *parameter);
@@ -116,7 +107,7 @@ void Optimizer::update(const UpdateInput& input, double grad_scale) {
   for (Slot& slot : slots_) {
     nn::Parameter& parameter = *slot.parameter;
     const double decay = parameter.decay ? input.weight_decay : 0.0;
-    Tensor value = flat(parameter.value);
+    Tensor value = parameter.value.flat();
     if (spec_.kind == spec::OptimizerKind::adam) {
       const kernels::AdamStep adam{input.lr,
                                    spec_.adam_beta1,
@@ -126,16 +117,16 @@ void Optimizer::update(const UpdateInput& input, double grad_scale) {
                                    1.0 - std::pow(spec_.adam_beta1, t),
                                    1.0 - std::pow(spec_.adam_beta2, t),
                                    grad_scale};
-      kernels::adamw_step(rank_.exec, adam, value, flat(parameter.main_grad), flat(slot.first), flat(slot.second));
+      kernels::adamw_step(rank_.exec, adam, value, parameter.main_grad.flat(), slot.first.flat(), slot.second.flat());
     } else {
       TensorView buffer;
       Tensor momentum;
       if (slot.first.defined()) {
-        momentum = flat(slot.first);
+        momentum = slot.first.flat();
         buffer = momentum.view();
       }
       kernels::sgd_step(rank_.exec, input.lr, spec_.sgd_momentum, decay, grad_scale, first, value,
-                        flat(parameter.main_grad), buffer);
+                        parameter.main_grad.flat(), buffer);
     }
   }
   for (nn::Parameter* parameter : parameters_)

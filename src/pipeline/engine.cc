@@ -258,7 +258,7 @@ void Engine::Step::take_losses(std::int64_t micro_batch, const Tensor& losses) {
 
 void Engine::Step::check_finite(const Tensor& tensor, const char* what, std::int64_t micro_batch) {
   if (!engine_.options_.check_for_nan || !output_.first_bad_tensor.empty()) return;
-  if (kernels::all_finite(engine_.rank_.exec, tensor.reshape(Shape{tensor.numel()}))) return;
+  if (kernels::all_finite(engine_.rank_.exec, tensor.flat())) return;
   output_.first_bad_tensor =
       str_cat(what, " of stage ", engine_.rank_.mesh.pp.rank(), " for micro-batch ", micro_batch);
 }

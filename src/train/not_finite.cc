@@ -8,11 +8,9 @@
 namespace megatron::train {
 namespace {
 
-ConstTensorView flat(const Tensor& tensor) { return tensor.view_const().reshape({tensor.numel()}); }
-
 std::string first_bad_weight(RankParts& parts) {
   for (const nn::Parameter* parameter : parts.stage().parameters())
-    if (!kernels::all_finite(parts.exec(), flat(parameter->value))) return parameter->name;
+    if (!kernels::all_finite(parts.exec(), parameter->value.flat())) return parameter->name;
   return "";
 }
 

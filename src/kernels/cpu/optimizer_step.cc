@@ -66,9 +66,9 @@ void squared_piece(const float* x, std::int64_t segments, double* sums) {
   for (; s + kGroup <= segments; s += kGroup) {
     for (int part = 0; part < kParts; ++part) {
       LaneSum sum;
-      for (std::int64_t i = 0; i < 64; i += 4) {
+      for (std::int64_t i = 0; i < kNormSegment; i += 4) {
         V columns[4];
-        load_transposed(x + (s + part * kLanes) * 64 + i, 64, columns);
+        load_transposed(x + (s + part * kLanes) * kNormSegment + i, kNormSegment, columns);
         for (int j = 0; j < 4; ++j) sum.add_product(0, columns[j], columns[j]);
       }
       sum.store_lanes(0, sums + s + part * kLanes);
@@ -76,7 +76,8 @@ void squared_piece(const float* x, std::int64_t segments, double* sums) {
   }
   for (; s < segments; ++s) {
     double sum = 0;
-    for (std::int64_t i = s * 64; i < (s + 1) * 64; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    for (std::int64_t i = s * kNormSegment; i < (s + 1) * kNormSegment; ++i)
+      sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
     sums[s] = sum;
   }
 }
@@ -150,13 +151,13 @@ void squared_segments(Executor& exec, ConstTensorView x, double* sums) noexcept 
   const std::int64_t count = x.numel();
   const float* data = x.data<float>();
   parallel_range(exec, count, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t whole = (end - begin) / 64;
-    HWY_DYNAMIC_DISPATCH(squared_piece)(data + begin, whole, sums + begin / 64);
-    if (begin + whole * 64 == end) return;
+    const std::int64_t whole = (end - begin) / kNormSegment;
+    HWY_DYNAMIC_DISPATCH(squared_piece)(data + begin, whole, sums + begin / kNormSegment);
+    if (begin + whole * kNormSegment == end) return;
     double rest = 0;
-    for (std::int64_t i = begin + whole * 64; i < end; ++i)
+    for (std::int64_t i = begin + whole * kNormSegment; i < end; ++i)
       rest += static_cast<double>(data[i]) * static_cast<double>(data[i]);
-    sums[begin / 64 + whole] = rest;
+    sums[begin / kNormSegment + whole] = rest;
   });
 }
 

@@ -42,9 +42,9 @@ void sgd_step(const SgdStep& step, TensorView p, ConstTensorView g, TensorView b
 
 void add_squared_norm(ConstTensorView x, ExactSum& sum) {
   const double* in = x.data<double>();
-  for (std::int64_t begin = 0; begin < x.numel(); begin += 64) {
+  for (std::int64_t begin = 0; begin < x.numel(); begin += kNormSegment) {
     double squares = 0;
-    for (std::int64_t i = begin; i < std::min(x.numel(), begin + 64); ++i) squares += (in[i]) * (in[i]);
+    for (std::int64_t i = begin; i < std::min(x.numel(), begin + kNormSegment); ++i) squares += (in[i]) * (in[i]);
     sum.add(squares);
   }
 }

@@ -10,6 +10,7 @@ struct SgdStep {
   bool first;
 };
 
+/// As kernels/optimizer_step.h, fp64.
 void adamw_step(const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v);
 void sgd_step(const SgdStep& step, TensorView p, ConstTensorView g, TensorView buf);
 void add_squared_norm(ConstTensorView x, ExactSum& sum);

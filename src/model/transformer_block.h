@@ -39,7 +39,10 @@ class TransformerBlock {
                    const Initializers& initializers, std::int64_t layer, std::int64_t local_layer,
                    bool decay_head_norms, std::shared_ptr<const nn::RopeTable> rope);
 
+  /// [T, H] → a new tensor of the same shape; with keep_stash x's memory is kept and must not change until backward.
   Tensor forward(nn::Pass& pass, const Tensor& x_TH, Stash& stash);
+  /// Gradient of the output → gradient of x, both [T, H]. dy_TH is only read. Weight gradients go through
+  /// pass.weight_grads.
   Tensor backward(nn::Pass& pass, Tensor dy_TH, Stash&& stash);
   void collect(std::vector<nn::Parameter*>& out);
 

@@ -5,6 +5,7 @@
 
 namespace megatron::kernels::ref {
 
+/// As kernels/attention.h, fp64.
 void attention_forward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,
                        ConstTensorView q, ConstTensorView k, ConstTensorView v, TensorView o, TensorView lse);
 void attention_backward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,

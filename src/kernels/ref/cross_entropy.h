@@ -5,6 +5,7 @@
 
 namespace megatron::kernels::ref {
 
+/// As kernels/cross_entropy.h, fp64.
 void row_max(ConstTensorView logits, std::int64_t valid, TensorView row_max);
 void softmax_statistics(ConstTensorView logits, std::int64_t valid, ConstTensorView max, const std::int64_t* labels,
                         std::int64_t first_column, TensorView sum_exp, TensorView target);

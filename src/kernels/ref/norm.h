@@ -5,6 +5,7 @@
 
 namespace megatron::kernels::ref {
 
+/// As kernels/norm.h, fp64.
 void norm_forward(Executor& exec, NormKind kind, ConstTensorView x, ConstTensorView gamma, ConstTensorView beta,
                   double eps, TensorView y, TensorView mean, TensorView rstd);
 void norm_backward(Executor& exec, NormKind kind, ConstTensorView dy, ConstTensorView x, ConstTensorView gamma,

@@ -5,6 +5,7 @@
 
 namespace megatron::kernels::ref {
 
+/// As kernels/rope.h, fp64.
 void rope_in_place(TensorView x, ConstTensorView cos, ConstTensorView sin, const std::int64_t* positions,
                    bool interleaved, bool inverse);
 

@@ -3,6 +3,16 @@
 // size, R = G·(P + 2)·D rows of the local linear_qkv: per group [P query heads | key | value]. Queries, keys and values
 // are read where linear_qkv wrote them (strided views); rotary embedding works in place. Only with query/key norms are
 // normed queries and keys tensors of their own.
+//
+// One row of the mixed tensor qkv_TR, for P = 2 (row stride R, group stride (P + 2)·D, head stride D):
+//
+//   | q0 q1 k v | q2 q3 k v | …   each q, k, v is D elements
+//   |  group 0  |  group 1  |
+//
+//   queries of group g     [T, P, D]   offset g·(P + 2)·D             strides R, D, 1
+//   key of group g         [T, 1, D]   offset (g·(P + 2) + P)·D       strides R, –, 1
+//   value of group g       [T, 1, D]   offset (g·(P + 2) + P + 1)·D   strides R, –, 1
+//   with P = 1, all heads  [T, G, D]   offsets 0, D, 2·D              strides R, 3·D, 1: one kernel call for all
 #pragma once
 
 #include <memory>

@@ -33,7 +33,7 @@ bool ends_with(const std::string& text, const std::string& end) {
 std::string stem_of_leftover(const std::string& name) {
   for (const char* end : {kAside, kTemporary}) {
     if (!ends_with(name, end)) continue;
-    const std::string stem = name.substr(0, name.size() - std::strlen(end));
+    std::string stem = name.substr(0, name.size() - std::strlen(end));
     if (stem.size() >= 12 && stem.compare(0, 5, "iter_") == 0 &&
         stem.find_first_not_of("0123456789", 5) == std::string::npos)
       return stem;

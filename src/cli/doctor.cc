@@ -67,7 +67,7 @@ std::string collective_test(int n) {
     for (int round = 0; round < 100; ++round) {
       const Tensor sum =
           group->all_reduce(full(1000, static_cast<float>(rank + 1)), comm::ReduceOp::sum, "doctor.sum").wait();
-      MEGATRON_CHECK_EQ(sum.data<float>()[999], static_cast<float>(n * (n + 1) / 2), "sum of the ranks");
+      MEGATRON_CHECK_EQ(sum.data<float>()[999], static_cast<float>(n * (n + 1)) / 2, "sum of the ranks");
     }
     if (rank == 0) microseconds = 1e4 * (train::monotonic_seconds() - start);
     const std::vector<std::int64_t> rows(static_cast<std::size_t>(n), 10);

@@ -18,20 +18,21 @@ constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kPage = 4 * kKiB;
 constexpr std::int64_t kHugePage = 2 * kMiB;
 
-bool is_mapped(std::int64_t bytes) { return bytes >= kHugePage; }
+/// Whether a block of this size is a mapping of its own, else it is the heap's.
+bool is_mapped(std::int64_t size) { return size >= kHugePage; }
 
 /// Small blocks: size classes an eighth of a power of two apart, so that a freed block serves any later request of its
 /// class. Mapped blocks: whole pages and no more, since what lies behind the request may stay unused for good.
 std::int64_t block_size(std::int64_t bytes) {
-  if (is_mapped(bytes)) return round_up(bytes, kPage);
   const std::int64_t size = std::max<std::int64_t>(round_up(bytes, kAlignment), kAlignment);
   std::int64_t step = kAlignment;
   while (step * 16 < size) step *= 2;
-  return round_up(size, step);
+  const std::int64_t size_class = round_up(size, step);
+  return is_mapped(size_class) ? round_up(std::max(bytes, kHugePage), kPage) : size_class;
 }
 
-/// Largest block that may serve a request for a mapped one.
-std::int64_t largest_fit(std::int64_t bytes) { return bytes + bytes / 8; }
+/// Largest block that may serve a request for one of `size`.
+std::int64_t largest_fit(std::int64_t size) { return is_mapped(size) ? size + size / 8 : size; }
 
 /// Zero pages that start at a huge page's border; null where there is no memory.
 std::byte* map_pages(std::int64_t size) {
@@ -67,7 +68,7 @@ Allocator::~Allocator() {
 }
 
 Allocator::Block Allocator::take_block(std::int64_t bytes) {
-  const std::int64_t size = block_size(bytes), largest = is_mapped(bytes) ? largest_fit(size) : size;
+  const std::int64_t size = block_size(bytes), largest = largest_fit(size);
   const auto found = free_blocks_.lower_bound(size);
   if (found != free_blocks_.end() && found->first <= largest) {
     const Block block{found->second.back(), found->first, false};
@@ -75,7 +76,7 @@ Allocator::Block Allocator::take_block(std::int64_t bytes) {
     if (found->second.empty()) free_blocks_.erase(found);
     return block;
   }
-  const bool mapped = is_mapped(bytes);
+  const bool mapped = is_mapped(size);
   auto* const data = mapped ? map_pages(size)
                             : static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(kAlignment),
                                                                          static_cast<std::size_t>(size)));

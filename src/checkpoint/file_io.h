@@ -21,7 +21,6 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  bool is_open() const { return fd_ >= 0; }
   const std::string& path() const { return path_; }
   void write_at(std::int64_t offset, std::span<const std::byte> data);
   /// Grows the file to `bytes` with its blocks reserved where the file system can: a full disk shows here, not

@@ -70,6 +70,12 @@ void zero_padding(const spec::Sharding& sharding, const TensorView& local) {
   }
 }
 
+void compare_checksum(const std::string& where, std::uint64_t found, const std::string& expected) {
+  if (checksum_text(found) != expected)
+    throw IoError(str_cat(where, ": checksum ", checksum_text(found), ", manifest.json says ", expected,
+                          " (the file is damaged)"));
+}
+
 /// The local tensor must be what its sharding says.
 void check_local_shape(const StateEntry& entry) {
   const spec::Sharding& s = entry.sharding;
@@ -142,6 +148,8 @@ CheckpointReader::CheckpointReader(const std::string& directory, std::int64_t it
   impl_->open_files();
   if (impl_->manifest.files.count("state.json") == 0) throw IoError(str_cat(manifest, ": does not list state.json"));
   impl_->state_json = read_text_file(impl_->path + "/state.json");
+  compare_checksum(impl_->path + "/state.json", checksum_of(as_bytes(impl_->state_json)),
+                   impl_->manifest.files.at("state.json").xxh3);
 }
 
 CheckpointReader::~CheckpointReader() = default;
@@ -188,22 +196,17 @@ void CheckpointReader::read(const StateEntry& entry) const {
   zero_padding(sharding, view);
 }
 
-void CheckpointReader::verify_checksums(int part, int parts) const {
-  const auto compare = [](const std::string& where, std::uint64_t found, const std::string& expected) {
-    if (checksum_text(found) != expected)
-      throw IoError(str_cat(where, ": checksum ", checksum_text(found), ", manifest.json says ", expected,
-                            " (the file is damaged)"));
-  };
+void CheckpointReader::verify_checksums(int part, int parts, bool with_optimizer) const {
   const Manifest& manifest = impl_->manifest;
-  compare(impl_->path + "/state.json", checksum_of(as_bytes(impl_->state_json)), manifest.files.at("state.json").xxh3);
   for (const auto& [name, file] : impl_->files)
-    compare(file.path(), checksum_of(file.header_bytes()), manifest.files.at(name).xxh3);
+    compare_checksum(file.path(), checksum_of(file.header_bytes()), manifest.files.at(name).xxh3);
   int index = 0;
-  for (const auto& [name, tensor] : manifest.tensors)
-    if (index++ % parts == part) {
-      const SafetensorsFile& file = impl_->files.at(tensor.file);
-      compare(str_cat(file.path(), ": tensor \"", name, "\""), checksum_of(file.bytes(name)), tensor.xxh3);
-    }
+  for (const auto& [name, tensor] : manifest.tensors) {
+    if (!with_optimizer && name.rfind("optimizer.", 0) == 0) continue;
+    if (index++ % parts != part) continue;
+    const SafetensorsFile& file = impl_->files.at(tensor.file);
+    compare_checksum(str_cat(file.path(), ": tensor \"", name, "\""), checksum_of(file.bytes(name)), tensor.xxh3);
+  }
 }
 
 }  // namespace megatron::checkpoint

@@ -36,9 +36,10 @@ class CheckpointReader {
   /// one, except that a padded vocabulary in the file is cut. Other float types are converted. Throws IoError naming
   /// tensor and file.
   void read(const StateEntry& entry) const;
-  /// Recomputes the checksums of state.json, headers and tensors; throws IoError naming the first that differs. With
-  /// `parts` > 1 only every parts-th tensor from `part` on is read: ranks share the work.
-  void verify_checksums(int part = 0, int parts = 1) const;
+  /// Recomputes the checksums of headers and tensors; throws IoError naming the first that differs. With `parts` > 1
+  /// only every parts-th tensor from `part` on is read: ranks share the work. `with_optimizer` false leaves the tensors
+  /// of the optimizer out. That of state.json is compared when the checkpoint is opened.
+  void verify_checksums(int part = 0, int parts = 1, bool with_optimizer = true) const;
 
  private:
   struct Impl;

@@ -18,6 +18,7 @@
 #include "kernels/initialize.h"
 #include "kernels/matmul.h"
 #include "kernels/optimizer_step.h"
+#include "kernels/peak.h"
 #include "train/assemble.h"
 #include "train/bench.h"
 #include "train/machine.h"
@@ -92,19 +93,8 @@ Tensor random_tensor(kernels::Executor& exec, const Shape& shape, std::uint64_t 
   return tensor;
 }
 
-/// Median seconds of `body` over at least five runs and half a second, after one run that does not count.
-template <typename Body>
-double median_seconds(Body&& body) {
-  body();
-  std::vector<double> seconds;
-  const double begin = train::monotonic_seconds();
-  while (seconds.size() < 5 || train::monotonic_seconds() - begin < 0.5) {
-    const double start = train::monotonic_seconds();
-    body();
-    seconds.push_back(train::monotonic_seconds() - start);
-  }
-  return train::median(std::move(seconds));
-}
+/// Median seconds of `body` over at least five runs and half a second.
+double median_seconds(const std::function<void()>& body) { return kernels::time_repeated(0.5, 5, body).median_seconds; }
 
 /// What `bench step` takes itself; everything else is an option of a run.
 struct StepRequest {
@@ -225,7 +215,7 @@ int bench_matmul(Arguments args) {
          {"x_wT_flops_per_second", flops / forward},
          {"dy_w_flops_per_second", flops / input},
          {"dyT_x_accumulate_flops_per_second", flops / weight},
-         {"matmul_peak_flops_per_second", train::matmul_peak(exec, {1024, 2048})}},
+         {"matmul_peak_flops_per_second", kernels::matmul_peak_within(exec, 1.0)}},
         numbers.json());
   return 0;
 }

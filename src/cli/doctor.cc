@@ -12,7 +12,7 @@
 #include "comm/world.h"
 #include "kernels/executor.h"
 #include "kernels/isa.h"
-#include "train/bench.h"
+#include "kernels/peak.h"
 #include "train/machine.h"
 
 namespace megatron::cli {
@@ -107,7 +107,8 @@ int run_doctor(Arguments args) {
     line("launcher", str_cat("started ", launched, " processes"));
   kernels::Executor exec(tensor::Allocator::create(Device::cpu), train::usable_cores());
   char rate[60];
-  std::snprintf(rate, sizeof rate, "%.1f GFLOP/s in float32 on all cores", 1e-9 * train::matmul_peak(exec, {1024}));
+  std::snprintf(rate, sizeof rate, "%.1f GFLOP/s in float32 on all cores",
+                1e-9 * kernels::matmul_peak_within(exec, 0.5));
   line("matmul", rate);
   line("collectives", collective_test(4));
   return 0;

@@ -1,38 +1,30 @@
-// Rates of this machine: what the products and the attention of this program reach. (`bench` and the log measure by
-// train/bench.h.)
+// How fast kernels are on this machine: the time of anything, and the rate of the matrix product that everything else
+// is compared with.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 
-#include "kernels/attention.h"
 #include "kernels/executor.h"
-#include "kernels/matmul.h"
 
 namespace megatron::kernels {
 
-/// Best and median over the repetitions, in 1e9 floating-point operations per second.
-struct MeasuredRate {
-  double best_gflops = 0;
-  double median_gflops = 0;
+struct Timing {
+  double best_seconds = 0;
   double median_seconds = 0;
-  std::int64_t repetitions = 0;
+  std::int64_t repetitions = 0;  // that were measured
 };
 
-/// Best GFLOP/s of square fp32 products on the executor's threads: n = 2048, or smaller where three of that size do not
-/// fit `seconds_budget`. 0 on meta.
-double measure_matmul_peak(Executor& exec, double seconds_budget);
+/// Runs `body` once unmeasured, then at least `least` times and until `seconds_budget` is spent.
+Timing time_repeated(double seconds_budget, std::int64_t least, const std::function<void()>& body);
 
-/// Runs C[m,n] = op(A)·op(B) with inner size k again and again for about `seconds_budget` (at least three times).
-MeasuredRate measure_matmul(Executor& exec, std::int64_t m, std::int64_t n, std::int64_t k, Transpose transpose_a,
-                            Transpose transpose_b, double seconds_budget);
+/// FLOP/s of the best of `repetitions` square fp32 products over all of `sizes`, on the executor's threads. Operands
+/// are not counted as the rank's memory. 0 on meta.
+double matmul_peak(Executor& exec, std::span<const std::int64_t> sizes, std::int64_t repetitions);
 
-struct AttentionShape {
-  std::int64_t sequences = 1, tokens = 1024, heads = 12, key_heads = 12, head_size = 64;
-  bool causal = true;
-};
-
-/// The same for attention; FLOPs are those that WorkCounters counts (visible pairs, scores not counted twice).
-MeasuredRate measure_attention_forward(Executor& exec, const AttentionShape& shape, double seconds_budget);
-MeasuredRate measure_attention_backward(Executor& exec, const AttentionShape& shape, double seconds_budget);
+/// The same within about `seconds_budget` (0.3 gives a fair figure): the best of at least three products of the largest
+/// size of 512, 1024, 2048 that fits. Smaller ones would not reach the rate of a step's large products.
+double matmul_peak_within(Executor& exec, double seconds_budget);
 
 }  // namespace megatron::kernels

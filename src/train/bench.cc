@@ -4,8 +4,7 @@
 #include <mutex>
 
 #include "base/rng.h"
-#include "kernels/initialize.h"
-#include "kernels/matmul.h"
+#include "kernels/peak.h"
 #include "spec/model_count.h"
 #include "train/machine.h"
 #include "train/trainer.h"
@@ -49,6 +48,13 @@ class StepCollector final : public RunListener {
   double first_step_end = 0;
 };
 
+double median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
 double median_of(const std::vector<StepReport>& reports, std::int64_t warmup, double StepReport::*field) {
   std::vector<double> values;
   for (std::size_t i = static_cast<std::size_t>(warmup); i < reports.size(); ++i) values.push_back(reports[i].*field);
@@ -56,13 +62,6 @@ double median_of(const std::vector<StepReport>& reports, std::int64_t warmup, do
 }
 
 }  // namespace
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
 
 double bench_flops(const spec::ModelSpec& model, std::int64_t tokens) {
   const spec::ModelCount count = spec::count_parameters(model);
@@ -72,26 +71,6 @@ double bench_flops(const spec::ModelSpec& model, std::int64_t tokens) {
   const auto t = static_cast<double>(tokens);
   return 6.0 * static_cast<double>(n) * t + 6.0 * static_cast<double>(model.num_layers * model.attention_width()) *
                                                 static_cast<double>(model.seq_length) * t;
-}
-
-double matmul_peak(kernels::Executor& exec, const std::vector<std::int64_t>& sizes) {
-  double best = 0.0;
-  const PhiloxKey key = make_philox_key(1234, RandomPurpose::test, 0);
-  const auto allocator = tensor::Allocator::create(Device::cpu);  // not counted as the run's memory
-  for (const std::int64_t n : sizes) {
-    Tensor a = Tensor::empty(*allocator, {n, n}, DType::float32, MemoryKind::scratch);
-    Tensor b = Tensor::empty(*allocator, {n, n}, DType::float32, MemoryKind::scratch);
-    Tensor c = Tensor::empty(*allocator, {n, n}, DType::float32, MemoryKind::scratch);
-    kernels::fill_uniform(exec, key, 1.0, 0, 0, n, a);
-    kernels::fill_uniform(exec, key, 1.0, n, 0, n, b);
-    for (int i = 0; i < 3; ++i) {
-      const double start = monotonic_seconds();
-      kernels::matmul(exec, a, kernels::Transpose::no, b, kernels::Transpose::no, c);
-      const double seconds = monotonic_seconds() - start;
-      best = std::max(best, 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds);
-    }
-  }
-  return best;
 }
 
 BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps) {
@@ -111,7 +90,7 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
     const std::int64_t rss = peak_resident_bytes();  // before the measurement below adds its own
     parts.mesh().world.barrier("bench.peak");
     Tensor rate = parts.exec().empty({1}, DType::float64, MemoryKind::communication);
-    rate.data<double>()[0] = matmul_peak(parts.exec(), {1024, 2048, 3072});
+    rate.data<double>()[0] = kernels::matmul_peak(parts.exec(), kPeakSizes, kPeakRepetitions);
     if (!parts.mesh().world.trivial()) rate = parts.mesh().world.all_reduce(std::move(rate), "bench.peak_rate");
     const std::lock_guard<std::mutex> lock(mutex);
     result.parameters = parts.num_parameters();

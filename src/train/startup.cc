@@ -82,11 +82,9 @@ std::vector<std::string> describe_resources(RankParts& parts) {
     memory += str_cat(" ", tensor::memory_kind_name(kind), " ", format_bytes(tracker.live(kind)));
   lines.push_back(memory + str_cat("; this machine has ", format_bytes(available_memory_bytes()), " available"));
   if (parts.run().checkpoint.save.has_value()) {
-    const std::int64_t bytes = checkpoint_bytes(parts);
     const std::int64_t free = free_disk_bytes(*parts.run().checkpoint.save);
-    lines.push_back(str_cat("checkpoints: ", format_bytes(bytes), " each to ", *parts.run().checkpoint.save,
-                            free < 0 ? "" : str_cat(", ", format_bytes(free), " free"),
-                            free >= 0 && free < bytes ? ": NOT ENOUGH SPACE for one" : ""));
+    lines.push_back(str_cat("checkpoints: ", format_bytes(checkpoint_bytes(parts)), " each to ",
+                            *parts.run().checkpoint.save, free < 0 ? "" : str_cat(", ", format_bytes(free), " free")));
   }
   return lines;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "checkpoint/agree.h"
 #include "checkpoint/reader.h"
 #include "checkpoint/run_state.h"
 #include "checkpoint/writer.h"
@@ -13,12 +14,6 @@
 
 namespace megatron::train {
 namespace {
-
-bool shares_memory(const nn::Parameter& tied, const std::vector<nn::Parameter*>& parameters) {
-  return std::any_of(parameters.begin(), parameters.end(), [&](const nn::Parameter* other) {
-    return !other->tied_use && other->value.storage() == tied.value.storage();
-  });
-}
 
 std::string folder_of(const std::string& directory, std::int64_t iteration) {
   return (std::filesystem::path(directory) / checkpoint::iteration_folder(iteration)).string();
@@ -72,6 +67,10 @@ void read_entries(RankParts& parts, const checkpoint::CheckpointReader& reader, 
   if (!missing.empty())
     throw IoError(str_cat(directory, ": tensors are missing: ", missing,
                           missing.find("optimizer.") == 0 ? " (--no-load-optim loads the weights alone)" : ""));
+  const mesh::Group& world = parts.mesh().world;
+  checkpoint::Failure damage;
+  damage.guard([&] { reader.verify_checksums(world.rank(), world.size(), with_optimizer); });
+  checkpoint::agree(parts.world(), damage);
   for (const checkpoint::StateEntry& entry : entries) reader.read(entry);
   for (nn::Parameter* parameter : parts.stage().parameters()) ++parameter->version;
 }
@@ -83,7 +82,7 @@ std::vector<checkpoint::StateEntry> state_entries(RankParts& parts, bool with_op
   const std::vector<nn::Parameter*>& parameters = parts.stage().parameters();
   std::vector<checkpoint::StateEntry> entries;
   for (const nn::Parameter* parameter : parameters)
-    if (!parameter->tied_use || !shares_memory(*parameter, parameters))
+    if (!nn::shares_table(*parameter, parameters))
       entries.push_back(
           {parameter->name, parameter->sharding, first_replica && !parameter->tied_use, parameter->value});
   if (!with_optimizer) return entries;
@@ -120,6 +119,11 @@ std::int64_t checkpoint_bytes(RankParts& parts) {
   return std::as_const(bytes).data<std::int64_t>()[0];
 }
 
+void check_room_to_save(RankParts& parts) {
+  checkpoint::check_free_space(parts.world(), *parts.run().checkpoint.save,
+                               state_entries(parts, !parts.run().checkpoint.no_save_optim));
+}
+
 StoredRun read_stored_run(const std::string& directory, std::optional<std::int64_t> iteration) {
   spec::CheckpointSpec where;
   where.load = directory;
@@ -127,8 +131,9 @@ StoredRun read_stored_run(const std::string& directory, std::optional<std::int64
   where.exit_on_missing_checkpoint = true;
   const std::int64_t found = *iteration_to_load(where);
   const checkpoint::CheckpointReader reader(directory, found);
-  const checkpoint::RunState state = checkpoint::run_state_from_json(reader.state_json(), directory + "/state.json");
-  return {found, run_from_json(state.run_json, directory + "/state.json"), state.tokenizer_json};
+  const std::string path = reader.path() + "/state.json";
+  const checkpoint::RunState state = checkpoint::run_state_from_json(reader.state_json(), path);
+  return {found, run_from_json(state.run_json, path), state.tokenizer_json};
 }
 
 std::optional<LoadedState> load_state(RankParts& parts) {

@@ -57,6 +57,10 @@ StoredRun read_stored_run(const std::string& directory, std::optional<std::int64
 /// Reads only the weights of DIR/iter_….
 void load_weights(RankParts& parts, const std::string& directory, std::int64_t iteration);
 
+/// Throws IoError on every rank, naming directory, need and what is free, unless --save may be written and has room for
+/// a checkpoint of this run. Collective over the world.
+void check_room_to_save(RankParts& parts);
+
 /// Bytes that a checkpoint of this run takes on disk.
 std::int64_t checkpoint_bytes(RankParts& parts);
 

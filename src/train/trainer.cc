@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/units.h"
+#include "kernels/peak.h"
 #include "model/build.h"
 #include "schedule/generators.h"
 #include "schedule/lr_schedule.h"
 #include "train/batches.h"
-#include "train/bench.h"
 #include "train/evaluate.h"
 #include "train/machine.h"
 #include "train/not_finite.h"
@@ -117,9 +117,11 @@ void Trainer::set_up() {
   if (process_.data.train == nullptr)
     throw ConfigError(
         "there are no training samples: give --data-path or --mock-data, and a --split whose first share is not 0");
-  if (position_.iteration < total_iterations(run_))
+  if (position_.iteration < total_iterations(run_)) {
+    if (run_.checkpoint.save.has_value()) check_room_to_save(parts_);
     order_ = data::make_order(run_.data, *process_.data.train, run_.batch.micro_batch_size, parts_.mesh().dp.size(),
                               position_.consumed_samples);
+  }
   program_ = schedule::training_program(run_.parallel, run_.batch.num_micro_batches)[stage_index()];
 }
 
@@ -221,8 +223,10 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
 }
 
 void Trainer::measure_peak() {
+  // All ranks at the same time, as in a step.
+  parts_.mesh().world.barrier("matmul_peak");
   Tensor rate = parts_.exec().empty({1}, DType::float64, MemoryKind::communication);
-  rate.data<double>()[0] = matmul_peak(parts_.exec(), {768});
+  rate.data<double>()[0] = kernels::matmul_peak_within(parts_.exec(), 0.3);
   if (!parts_.mesh().world.trivial()) rate = parts_.mesh().world.all_reduce(std::move(rate), "matmul_peak");
   if (listener_ != nullptr) listener_->peak(std::as_const(rate).data<double>()[0]);
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "config/input.h"
+#include "config/text_value.h"
 
 namespace megatron::config {
 namespace {
@@ -38,6 +39,7 @@ class Reader {
     }
     const auto own = std::find_if(own_.begin(), own_.end(), [&](const CommandOption& o) { return o.name == name; });
     if (own != own_.end()) return read_own(*own);
+    if (has_control_character(name)) return refuse_control_characters("an option's name");
     if (const Option* option = tables_.options.find(name)) return read_known(*option, name);
     if (const ForeignOption* option = tables_.foreign.find(name)) return read_foreign(*option, name);
     Occurrence occurrence{name, name, following_words(-1), origin_};
@@ -72,6 +74,10 @@ class Reader {
     }
     std::vector<std::string> words = following_words(option.form == Form::list ? -1 : 1);
     if (words.empty() && !option.accepts_empty_list) return problem(written, "needs a value");
+    for (const std::string& word : words) {
+      if (has_control_character(word)) return refuse_control_characters(written);
+      if (word.empty() && option.type == Type::text) return problem(written, "the value is empty");
+    }
     input_.known.push_back({option.name, written, std::move(words), origin_});
   }
 
@@ -80,6 +86,9 @@ class Reader {
     input_.foreign.push_back({option.names.front(), written, following_words(option.max_values), origin_});
   }
 
+  void refuse_control_characters(const std::string& what) {
+    input_.problems.push_back(str_cat(what, " (", origin_, "): holds a line break or another control character"));
+  }
   void problem(const std::string& name, const std::string& text) {
     input_.problems.push_back(str_cat(name, attached_ ? "=" + attached_value_ : "", " (", origin_, "): ", text));
   }

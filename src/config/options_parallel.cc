@@ -81,6 +81,7 @@ std::vector<Option> parallel_options() {
           "Threads of each rank; 0: usable cores / ranks, at least 1.")
           .in("threads")
           .at_least(0)
+          .at_most(1024)
           .our_own());
   for (Option& row : rows) row.topic = "Parallelism";
   return rows;

@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include "config/nearest.h"
 #include "config/rules.h"
 #include "config/text_value.h"
+#include "spec/micro_batches.h"
 
 namespace megatron::config {
 namespace {
@@ -15,7 +18,10 @@ void batch(RuleContext& c) {
   }
   if (c.given("--step-batch-size-schedule") && c.given("--global-batch-size"))
     c.exclusive("--step-batch-size-schedule", "--global-batch-size");
-  if (step == 0 || b.global_batch_size % step == 0) return;
+  if (step == 0) return;
+  if (spec::constant_micro_batches(b.global_batch_size, b.micro_batch_size, dp).running_global_batch ==
+      b.global_batch_size)
+    return;
   if (c.switches().decrease_batch_size_if_needed) {
     c.not_built({"--decrease-batch-size-if-needed", "--global-batch-size"},
                 str_cat("rounding the batch down is not built in this version; nearest: ",
@@ -35,7 +41,7 @@ void evaluation(RuleContext& c) {
   const std::int64_t global = b.eval_global_batch_size.value_or(b.global_batch_size);
   if (c.mode() == ParseMode::layout || micro * dp == 0) return;
   if (!b.eval_micro_batch_size && !b.eval_global_batch_size) return;
-  if (global % (micro * dp) != 0)
+  if (spec::constant_micro_batches(global, micro, dp).running_global_batch != global)
     c.error({"--eval-global-batch-size", "--eval-micro-batch-size"},
             str_cat("evaluation batch ", global, " is not k x micro-batch ", micro, " x data parallel ", dp, " = k x ",
                     micro * dp, "; nearest: ", nearest_multiples(global, micro * dp)));
@@ -60,8 +66,34 @@ void length(RuleContext& c) {
   }
 }
 
+/// Samples are counted in 64 bits: no product may leave them.
+void counts(RuleContext& c) {
+  constexpr double kMostSamples = 1e15;
+  const auto& b = c.run().batch;
+  const auto& o = c.run().optimizer;
+  const auto real = [](std::int64_t n) { return static_cast<double>(n); };
+  const auto check = [&](std::string_view name, double number, std::string_view batch_name, std::int64_t batch) {
+    if (number * real(batch) > kMostSamples)
+      c.error({name, batch_name}, str_cat("more than 10^15 samples; nearest: ",
+                                          static_cast<std::int64_t>(kMostSamples) / std::max<std::int64_t>(batch, 1)));
+  };
+  const std::int64_t global = b.global_batch_size;
+  check("--train-iters", real(b.train_iters.value_or(0)), "--global-batch-size", global);
+  check("--train-samples", real(b.train_samples.value_or(0)), "--global-batch-size", 1);
+  check("--lr-decay-iters", real(o.lr_decay_iters.value_or(0)), "--global-batch-size", global);
+  check("--lr-wsd-decay-iters", real(o.lr_wsd_decay_iters.value_or(0)), "--global-batch-size", global);
+  check("--lr-warmup-iters", real(o.lr_warmup_iters), "--global-batch-size", global);
+  const double iterations = b.train_iters ? real(*b.train_iters) : real(b.train_samples.value_or(0));
+  const double evaluations = 1 + (b.eval_interval ? iterations / real(*b.eval_interval) : 0.0);
+  check("--eval-iters", real(b.eval_iters) * evaluations,
+        b.eval_global_batch_size ? "--eval-global-batch-size" : "--global-batch-size",
+        b.eval_global_batch_size.value_or(global));
+}
+
 }  // namespace
 
-std::vector<Rule> batch_rules() { return {{"batch", batch}, {"evaluation", evaluation}, {"length", length}}; }
+std::vector<Rule> batch_rules() {
+  return {{"batch", batch}, {"evaluation", evaluation}, {"length", length}, {"counts", counts}};
+}
 
 }  // namespace megatron::config

@@ -25,6 +25,12 @@ void sources(RuleContext& c) {
     c.required("--tokenizer-type", "how the data became tokens (ByteLevel, or NullTokenizer --vocab-size)");
 }
 
+void per_split_paths(RuleContext& c) {
+  if (!per_split(c.run().data) || !c.given("--split")) return;
+  for (std::string_view name : {"--train-data-path", "--valid-data-path", "--test-data-path"})
+    if (c.given(name)) return c.exclusive("--split", name);
+}
+
 std::string trim(const std::string& text) {
   const auto first = text.find_first_not_of(" \t");
   return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
@@ -83,11 +89,8 @@ void checkpoints(RuleContext& c) {
 }  // namespace
 
 std::vector<Rule> data_rules() {
-  return {{"sources", sources},
-          {"split", split_string},
-          {"blend", blend},
-          {"tokenizer", tokenizer},
-          {"checkpoints", checkpoints}};
+  return {{"sources", sources},     {"per-split paths", per_split_paths}, {"split", split_string}, {"blend", blend},
+          {"tokenizer", tokenizer}, {"checkpoints", checkpoints}};
 }
 
 }  // namespace megatron::config

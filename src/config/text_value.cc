@@ -1,5 +1,6 @@
 #include "config/text_value.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -52,6 +53,10 @@ std::optional<bool> parse_truth(std::string_view text) {
   if (lower == "true" || lower == "yes" || lower == "on") return true;
   if (lower == "false" || lower == "no" || lower == "off") return false;
   return std::nullopt;
+}
+
+bool has_control_character(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 32 || c == 127; });
 }
 
 std::string format_real(double value) {

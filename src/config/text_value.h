@@ -14,6 +14,8 @@ std::optional<std::int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_real(std::string_view text);
 /// true, false, yes, no, on, off in any case.
 std::optional<bool> parse_truth(std::string_view text);
+/// A line break or another control character: it would tear the one line of a message apart.
+bool has_control_character(std::string_view text);
 /// The shortest text that reads back as the same number: "0.1", "1e-05".
 std::string format_real(double value);
 

@@ -1,6 +1,9 @@
 #include <yaml-cpp/yaml.h>
 
-#include <fstream>
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <map>
 #include <sstream>
 
@@ -10,12 +13,46 @@
 namespace megatron::config {
 namespace {
 
+bool is_marker(const std::string& line, const char* marker) {
+  return line.rfind(marker, 0) == 0 && (line.size() == 3 || line[3] == ' ' || line[3] == '\t');
+}
+
+/// Line on which a second document begins, 0 if there is none. By the markers, which have their meaning at the start of
+/// any line: yaml-cpp's Load reads the first document only, and its LoadAll does not end on damaged text.
+int second_document(const std::string& text) {
+  std::istringstream stream(text);
+  bool begun = false, ended = false;
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    if (number == 1 && line.rfind("\xEF\xBB\xBF", 0) == 0) line.erase(0, 3);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.find_first_not_of(" \t") == std::string::npos || line[0] == '#' || (line[0] == '%' && !begun)) continue;
+    if (is_marker(line, "...")) {
+      ended = begun;
+    } else if (ended || (begun && is_marker(line, "---"))) {
+      return number;
+    } else {
+      begun = true;
+    }
+  }
+  return 0;
+}
+
 class YamlReader {
  public:
   YamlReader(const Tables& tables, std::string name, Input& input)
       : tables_(tables), name_(std::move(name)), input_(input) {}
 
   void read(const std::string& text) {
+    if (text.find('\0') != std::string::npos) {
+      input_.problems.push_back(str_cat(name_, ": holds a zero byte: not a text file"));
+      return;
+    }
+    if (const int line = second_document(text); line > 0) {
+      input_.problems.push_back(str_cat(name_, ":", line, ": a second YAML document; the file holds one"));
+      return;
+    }
     YAML::Node root;
     try {
       root = YAML::Load(text);
@@ -52,6 +89,13 @@ class YamlReader {
       words.push_back(item.Scalar());
     }
     if (value.IsScalar()) words.push_back(value.Scalar());
+    words.push_back(written);  // the key is looked at with its values
+    const bool one_line = std::none_of(words.begin(), words.end(), has_control_character);
+    words.pop_back();
+    if (!one_line) {
+      input_.problems.push_back(str_cat(origin(key), ": holds a line break or another control character"));
+      return;
+    }
     find(key, written, std::move(words), value.IsNull(), is_list);
   }
 
@@ -85,6 +129,8 @@ class YamlReader {
       words = {*truth != negated ? "true" : "false"};
     }
     if (option.form == Form::list && !is_list) words = split_words(words);
+    if (option.type == Type::text && std::find(words.begin(), words.end(), "") != words.end())
+      return problem(key, "the value is empty");
     input_.known.push_back({option.name, key.Scalar(), std::move(words), origin(key)});
   }
 
@@ -122,14 +168,21 @@ void read_yaml_text(const Tables& tables, const std::string& text, const std::st
 }
 
 void read_yaml_file(const Tables& tables, const std::string& path, Input& input) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (file) text << file.rdbuf();
-  if (!file) {
-    input.problems.push_back(str_cat("--config ", path, ": cannot be read"));
-    return;
+  std::string text;
+  // C streams tell an empty file from one that cannot be read, such as a folder.
+  std::FILE* const file = std::fopen(path.c_str(), "rb");
+  bool failed = file == nullptr;
+  if (file != nullptr) {
+    char buffer[16384];
+    for (std::size_t n = 0; (n = std::fread(buffer, 1, sizeof(buffer), file)) > 0;) text.append(buffer, n);
+    failed = std::ferror(file) != 0;
   }
-  read_yaml_text(tables, text.str(), path, input);
+  const int reason = errno;
+  if (file != nullptr) std::fclose(file);
+  if (failed)
+    input.problems.push_back(str_cat("--config ", path, ": cannot be read: ", std::strerror(reason)));
+  else
+    read_yaml_text(tables, text, path, input);
 }
 
 }  // namespace megatron::config

@@ -181,6 +181,12 @@ TEST_F(YamlFile, DamagedFiles) {
   EXPECT_TRUE(mentions(read("a: [1, 2\nb: }\n").errors, path_ + ":"));
   EXPECT_TRUE(mentions(read("- a\n- b\n").errors, "not a list of"));
   EXPECT_TRUE(mentions(validate("--config /nowhere/run.yaml").errors, "cannot be read"));
+  // A folder opens like a file; it must not count as an empty one.
+  EXPECT_TRUE(mentions(validate("--config " + ::testing::TempDir()).errors, "cannot be read"));
+  EXPECT_TRUE(mentions(read(std::string("seed: 5\0\n", 9)).errors, "zero byte"));
+  EXPECT_TRUE(mentions(read("seed: 5\n---\nseed: 6\n").errors, path_ + ":2: a second YAML document"));
+  EXPECT_TRUE(mentions(read("seed: 5\n...\nlr: 6\n").errors, path_ + ":3: a second YAML document"));
+  expect_valid(read("%YAML 1.2\n---\nseed: 5\n...\n", kModel));
   EXPECT_TRUE(read("").notices.size() > 0);
 }
 
@@ -190,6 +196,39 @@ TEST(Rules, ValuesThatWereNotGivenAreMarked) {
   EXPECT_TRUE(mentions(run.errors, "--ffn-hidden-size 256 (derived), --tensor-model-parallel-size 3 (command line)"));
   EXPECT_TRUE(mentions(validate(kModel + "--world-size 3 --tensor-model-parallel-size 2").errors,
                        "--pipeline-model-parallel-size 1 (default)"));
+}
+
+TEST_F(YamlFile, AMessageStaysOneLine) {
+  for (const char* text : {"seed: |\n  5\n", "\"se\\ned\": 5\n", "data_path: [a, \"b\\tc\"]\n"}) {
+    const ParsedRun run = read(text, kModel);
+    ASSERT_EQ(run.errors.size(), 1U) << text;
+    EXPECT_EQ(run.errors[0], path_ + ":1: holds a line break or another control character") << text;
+  }
+  std::vector<std::string> args = words(kModel);
+  args.insert(args.end(), {"--seed", "5\n6"});
+  const ParsedRun run = parse_run(args, ParseMode::validate);
+  ASSERT_EQ(run.errors.size(), 1U);
+  EXPECT_EQ(run.errors[0], "--seed (command line): holds a line break or another control character");
+}
+
+TEST_F(YamlFile, AnEmptyTextIsNoValue) {
+  const ParsedRun run = read("save: \"\"\n", kModel);
+  EXPECT_TRUE(mentions(run.errors, "save " + at(1) + ": the value is empty"));
+  EXPECT_TRUE(mentions(validate(kModel + "--load=").errors, "--load= (command line): the value is empty"));
+  expect_valid(read("save:\n", kModel));  // as if it were not there
+}
+
+TEST(Rules, CountsOfSamplesStayWithin64Bits) {
+  EXPECT_TRUE(mentions(validate(kModel + "--global-batch-size 1000000000 --train-iters 1000000000000").errors,
+                       "more than 10^15 samples; nearest: 1000000"));
+  EXPECT_TRUE(mentions(validate(kModel + "--train-iters 1000 --eval-interval 1 --eval-iters 1000000000000").errors,
+                       "--eval-iters 1000000000000 (command line)"));
+  expect_valid(validate(kModel + "--train-iters 1000000000 --global-batch-size 1000000"));
+}
+
+TEST(Rules, PathsOfEachSplitLeaveNothingToSplit) {
+  EXPECT_TRUE(mentions(validate(kModel + "--train-data-path a --split 9,1,0").errors, "exclude each other"));
+  expect_valid(validate(kModel + "--train-data-path a"));
 }
 
 TEST(Rules, WordsLeftOverAreRefused) {

@@ -1,6 +1,7 @@
 #include "train/evaluate.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "schedule/generators.h"
 #include "train/batches.h"
@@ -56,7 +57,8 @@ EvaluationResult evaluate(RankParts& parts, const data::Dataset& dataset, const 
     result.samples += std::min(plan.global_batch, end - first);
     result.stop_signal = summary.stop_signal();
   }
-  result.loss = total.loss();
+  // Without a token that counts there is no loss, and 0 would look like a perfect one.
+  result.loss = total.trained_tokens > 0 ? total.loss() : std::numeric_limits<double>::quiet_NaN();
   result.token_sum = total.token_sum();
   result.trained_tokens = total.trained_tokens;
   return result;

@@ -19,7 +19,7 @@ struct EvaluationPlan {
 };
 
 struct EvaluationResult {
-  double loss = 0;
+  double loss = 0;  // NaN where no token counts
   double token_sum = 0;
   std::int64_t trained_tokens = 0;
   std::int64_t samples = 0;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <mutex>
 
 #include "model/build.h"
@@ -73,6 +74,14 @@ TEST(Evaluate, AShortLastBatchCountsItsTokensOnly) {
   }
   const EvaluationResult ranks = evaluate_fresh(small_run(true), {1, 1, 2, false, 1}, *dataset, {0, 5, 4, 2});
   EXPECT_NEAR(ranks.loss, sum / 34.0, 1e-6);
+}
+
+// No token counts: there is no loss, and 0 would be a wrong one.
+TEST(Evaluate, AllMaskedIsNotALossOfZero) {
+  const auto dataset = make_sequences(4, 16, 61, [](std::int64_t, std::int64_t) { return 0.0F; });
+  const EvaluationResult result = evaluate_fresh(small_run(false), {}, *dataset, {0, 4, 2, 1});
+  EXPECT_EQ(result.trained_tokens, 0);
+  EXPECT_TRUE(std::isnan(result.loss)) << result.loss;
 }
 
 // Each data-parallel rank reads samples of its own: the result is the mean over all of them.

@@ -30,6 +30,11 @@ PipelineView make_view(const spec::RunSpec& run) {
   view.num_micro_batches = run.batch.num_micro_batches;
   if (view.num_micro_batches < 1)
     throw ConfigError("--micro-batch-size is missing: the schedule needs the number of micro-batches");
+  constexpr std::int64_t kMostPasses = 4'000'000;
+  if (view.num_micro_batches > kMostPasses / run.parallel.pipeline_parallel)
+    throw ConfigError(str_cat("--global-batch-size ", run.batch.global_batch_size, ": ", view.num_micro_batches,
+                              " micro-batches on ", run.parallel.pipeline_parallel,
+                              " stages are too many to list; at most ", kMostPasses / run.parallel.pipeline_parallel));
   view.program = schedule::training_program(run.parallel, view.num_micro_batches);
   schedule::validate(view.program);
   // One layer's forward pass takes 1, its backward pass 2.

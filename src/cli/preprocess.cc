@@ -87,6 +87,8 @@ class Parser {
     if (request_.config.inputs.empty()) error("--input: is required");
     if (request_.config.output_prefix.empty()) error("--output-prefix: is required");
     if (request_.tokenizer_type.empty()) error("--tokenizer-type: is required: ByteLevel or NullTokenizer");
+    if (request_.tokenizer_type == "ByteLevel")
+      for (const std::string& name : of_null_tokenizer_) error(name + ": needs --tokenizer-type NullTokenizer");
     return request_;
   }
   const std::vector<std::string>& errors() const { return errors_; }
@@ -143,6 +145,7 @@ class Parser {
   }
 
   void store(const std::string& name, const std::vector<std::string>& values) {
+    if (name == "--vocab-size" || name.starts_with("--null-tokenizer")) of_null_tokenizer_.push_back(name);
     if (name == "--input") request_.config.inputs = values;
     if (name == "--json-keys") request_.config.json_keys = values;
     if (name == "--output-prefix") request_.config.output_prefix = values[0];
@@ -161,6 +164,7 @@ class Parser {
   std::size_t at_ = 0;
   Request request_;
   std::vector<std::string> errors_;
+  std::vector<std::string> of_null_tokenizer_;  // given options that only NullTokenizer has
 };
 
 /// Prints how far the work is: every two seconds, or whenever another `interval` documents are done.

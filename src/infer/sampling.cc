@@ -66,7 +66,8 @@ void check_sampling(const SamplingOptions& options, std::int64_t vocab_size) {
 
 std::int64_t sample_token(std::span<const float> logits, const SamplingOptions& options, std::int64_t position) {
   for (std::size_t id = 0; id < logits.size(); ++id)
-    MEGATRON_CHECK(!std::isnan(logits[id]), "the logit of token ", id, " at position ", position, " is not a number");
+    if (std::isnan(logits[id]))
+      throw Error(str_cat("the logit of token ", id, " at position ", position, " is not a number"));
   if (options.temperature == 0.0 || options.top_k == 1)
     return std::max_element(logits.begin(), logits.end()) - logits.begin();
   const PhiloxKey key = make_philox_key(options.seed, RandomPurpose::sampling, 0);
@@ -83,7 +84,7 @@ std::int64_t sample_token(std::span<const float> logits, const SamplingOptions& 
       best_score = score;
     }
   }
-  MEGATRON_CHECK_GE(best, 0, "every logit at position ", position, " is −inf");
+  if (best < 0) throw Error(str_cat("every logit at position ", position, " is −inf"));
   return best;
 }
 

@@ -50,6 +50,12 @@ TEST(InspectPipeline, ListsAndChart) {
   EXPECT_EQ(all_first["stages"][0]["max_live_stashes"], 4);
 }
 
+TEST(InspectPipeline, RefusesAListNobodyCouldRead) {
+  const Result huge = inspect(std::string("pipeline --global-batch-size 1000000000 --world-size 1") + kModel);
+  EXPECT_EQ(huge.status, 2);
+  EXPECT_NE(huge.output.find("too many to list"), std::string::npos) << huge.output;
+}
+
 TEST(InspectLr, OneRowPerUpdate) {
   const std::string run = std::string("lr --train-iters 10 --lr 1e-3 --lr-warmup-iters 2 --lr-decay-style cosine") +
                           " --min-lr 1e-5 --weight-decay 0.1 --world-size 1" + kModel;

@@ -79,6 +79,16 @@ TEST(PreprocessCommand, RefusesAnEndOfDocumentThatIsNotThere) {
   EXPECT_TRUE(contains(outcome.output, "append end-of-document asked, tokenizer NullTokenizer has no such token"));
 }
 
+TEST(PreprocessCommand, RefusesOptionsThatTheTokenizerDoesNotHave) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", "1 2\n");
+  const Outcome outcome = run(str_cat("--input ", folder / "a.txt", " --output-prefix ", folder / "o",
+                                      " --tokenizer-type ByteLevel --vocab-size 9 --null-tokenizer-eod-id 3"));
+  EXPECT_EQ(outcome.status, 2);
+  EXPECT_TRUE(contains(outcome.output, "--vocab-size: needs --tokenizer-type NullTokenizer"));
+  EXPECT_TRUE(contains(outcome.output, "--null-tokenizer-eod-id: needs --tokenizer-type NullTokenizer"));
+}
+
 /// Peak resident bytes of a run in a process of its own.
 std::int64_t peak_bytes(const std::string& input, const std::string& prefix) {
   const pid_t child = ::fork();

@@ -214,6 +214,45 @@ TEST(Resume, MissingMomentsAreRefusedUnlessNotAskedFor) {
   EXPECT_GT(rest.steps[0].lr, 0.0);
 }
 
+TEST(Resume, OneFlippedBitIsNotLoaded) {
+  const TemporaryFolder folder;
+  spec::RunSpec run = small_run(false);
+  run.batch.train_iters = 1;
+  run.checkpoint.save = folder / "ck";
+  train_small(complete(run, {}), options_for());
+  run.checkpoint.load = run.checkpoint.save;
+  run.checkpoint.save.reset();
+  run.batch.train_iters = 2;
+  for (const char* file : {"model-00001.safetensors", "optimizer-00001.safetensors"}) {
+    std::fstream bytes(folder / (std::string("ck/iter_0000001/") + file),
+                       std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekg(-3, std::ios::end);
+    const auto at = bytes.tellg();
+    const auto good = static_cast<char>(bytes.peek());
+    const auto put = [&](char byte) { bytes.seekp(at), bytes.put(byte), bytes.flush(); };
+    put(static_cast<char>(good ^ 1));
+    try {
+      train_small(complete(run, {2, 1, 1, false, 1}), options_for());
+      ADD_FAILURE() << file << ": accepted";
+    } catch (const IoError& error) {
+      EXPECT_NE(std::string(error.what()).find("the file is damaged"), std::string::npos) << error.what();
+    }
+    put(good);
+  }
+  EXPECT_EQ(train_small(complete(run, {}), options_for()).steps.size(), 1U);
+}
+
+TEST(Resume, AFolderThatCannotBeWrittenIsToldBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "file") << "x";
+  spec::RunSpec run = small_run(false);
+  run.batch.train_iters = 1;
+  run.checkpoint.save = folder / "file/ck";
+  SmallResult result;
+  EXPECT_THROW(result = train_small(complete(run, {}), options_for()), IoError);
+  EXPECT_TRUE(result.steps.empty());
+}
+
 TEST(Resume, CheckpointsWithoutPointerAreNotIgnored) {
   const TemporaryFolder folder;
   spec::RunSpec run = small_run(false);

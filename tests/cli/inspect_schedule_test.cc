@@ -51,7 +51,7 @@ TEST(InspectPipeline, ListsAndChart) {
 }
 
 TEST(InspectPipeline, RefusesAListNobodyCouldRead) {
-  const Result huge = inspect(std::string("pipeline --global-batch-size 1000000000 --world-size 1") + kModel);
+  const Result huge = inspect(std::string("pipeline --world-size 1") + kModel + " --global-batch-size 1000000000");
   EXPECT_EQ(huge.status, 2);
   EXPECT_NE(huge.output.find("too many to list"), std::string::npos) << huge.output;
 }

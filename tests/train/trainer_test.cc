@@ -277,6 +277,24 @@ TEST(Trainer, SkipTrainOnlyEvaluates) {
   EXPECT_NEAR(result.evaluations[0].loss, std::log(61.0), 0.1);
 }
 
+// /proc takes no files and has no room: the run ends before its first step, naming the folder.
+TEST(Trainer, WithoutRoomForACheckpointTheRunEndsBeforeTheFirstStep) {
+  for (const Layout& layout : {Layout{}, Layout{2, 1, 1, false, 1}}) {
+    spec::RunSpec run = small_run(false);
+    run.checkpoint.save = "/proc/self/checkpoints";
+    SmallOptions options = sequences();
+    std::atomic<int> steps{0};
+    options.hooks.after_step = [&](RankParts&, const StepReport&) { ++steps; };
+    try {
+      train_small(complete(run, layout), options);
+      ADD_FAILURE() << "accepted";
+    } catch (const IoError& error) {
+      EXPECT_NE(std::string(error.what()).find("/proc/"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(steps, 0);
+  }
+}
+
 TEST(Trainer, TheLearningRateOfAnUpdateIsThatOfTheSamplesBefore) {
   spec::RunSpec run = small_run(false);
   run.batch.train_iters = 10;

@@ -91,6 +91,8 @@ void check_local_shape(const StateEntry& entry) {
 
 std::optional<std::int64_t> latest_iteration(const std::string& directory) {
   const std::string path = tracker_path(directory);
+  if (exists(directory) && !std::filesystem::is_directory(directory))
+    throw IoError(str_cat(directory, ": is not a folder, so it holds no checkpoint"));
   if (!exists(path)) return std::nullopt;
   std::string text = read_text_file(path);
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();

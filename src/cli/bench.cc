@@ -40,6 +40,8 @@ constexpr const char* kUsage =
     "       megatron bench comm [--world-size N] [--json]\n\n"
     "Options of a run are in `megatron options`.";
 
+constexpr std::int64_t kMostThreads = 512, kMostElements = std::int64_t{1} << 32;
+
 /// "--name value" pairs and "--json", for the benchmarks that have a handful of numbers.
 class Numbers {
  public:
@@ -47,7 +49,7 @@ class Numbers {
     for (std::size_t i = 0; i < args.size(); ++i) {
       const std::size_t equals = args[i].find('=');
       const std::string name = args[i].substr(0, equals);
-      if (name == "--json") {
+      if (args[i] == "--json") {
         json_ = true;
         continue;
       }
@@ -55,8 +57,9 @@ class Numbers {
       if (equals == std::string::npos && i + 1 == args.size()) throw ConfigError(name + ": a value is missing");
       const std::string text = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
       const auto number = config::parse_integer(text);
-      if (!number.has_value() || *number < 1)
-        throw ConfigError(name + " " + text + ": must be a whole number, at least 1");
+      const std::int64_t most = name == "--threads-per-rank" || name == "--world-size" ? kMostThreads : kMostElements;
+      if (!number.has_value() || *number < 1 || *number > most)
+        throw ConfigError(str_cat(name, " ", text, ": must be a whole number from 1 to ", most));
       value = *number;
     }
   }

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -48,7 +49,9 @@ std::string read_prompt(const config::ParsedRun& parsed) {
   if (text) return parsed.own.at("--prompt");
   const std::string& path = parsed.own.at("--prompt-file");
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw ConfigError(str_cat("--prompt-file ", path, ": cannot be read"));
+  // A folder opens like a file; only reading tells them apart.
+  if (!in || std::filesystem::is_directory(path))
+    throw ConfigError(str_cat("--prompt-file ", path, ": cannot be read as a file"));
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 

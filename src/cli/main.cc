@@ -76,7 +76,8 @@ int fail(const char* text, int status) {
 }
 
 int run(const Command& command, const std::vector<std::string>& args) {
-  if (command.more != Help::itself && std::find(args.begin(), args.end(), "--help") != args.end())
+  const auto asks_for_help = [](const std::string& arg) { return arg == "--help" || arg == "-h"; };
+  if (command.more != Help::itself && std::any_of(args.begin(), args.end(), asks_for_help))
     return print_command_help(command);
   try {
     return command.run(args);

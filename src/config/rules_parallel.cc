@@ -7,7 +7,8 @@ namespace {
 void world(RuleContext& c) {
   const auto& p = c.run().parallel;
   const std::int64_t product = std::int64_t{p.tensor_parallel} * p.pipeline_parallel * p.context_parallel;
-  if (c.given("--world-size") && c.switches().world_size != p.world_size)
+  // A world size out of its range has been reported where it was read.
+  if (c.given("--world-size") && c.switches().world_size > 0 && c.switches().world_size != p.world_size)
     c.error({"--world-size"}, str_cat("the launcher started ", p.world_size, " processes; nearest: ", p.world_size));
   if (p.world_size % product != 0)
     c.error({"--world-size", "--tensor-model-parallel-size", "--pipeline-model-parallel-size"},

@@ -10,6 +10,10 @@
 namespace megatron::train {
 namespace {
 
+/// Beyond that a world of threads only exhausts the machine: each rank has stacks, buffers and communicators of its
+/// own.
+constexpr int kMaxThreadRanks = 512;
+
 /// Elements of the logical tensors that this rank counts: owned pieces, tied uses not.
 std::int64_t owned_elements(const std::vector<nn::Parameter*>& parameters) {
   std::int64_t count = 0;
@@ -41,6 +45,9 @@ std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::a
   if (run.fault.inject_fault.has_value()) options.faults = comm::parse_fault_plan(*run.fault.inject_fault);
   const int launched = comm::launcher_world_size();
   const bool mpi = run.distributed_backend.has_value() ? *run.distributed_backend == "mpi" : launched > 0;
+  if (!mpi && options.world_size > kMaxThreadRanks)
+    throw ConfigError(str_cat("--world-size ", options.world_size, ": one process runs at most ", kMaxThreadRanks,
+                              " ranks as threads; start more with mpirun or srun"));
   if (!mpi) return comm::create_local_world(options);
   return comm::create_mpi_world(options);
 }

@@ -295,7 +295,8 @@ void check_free_space(const std::string& directory, std::int64_t bytes) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::absolute(directory.empty() ? "." : directory, error);
   while (!std::filesystem::exists(path, error) && path.has_relative_path()) path = path.parent_path();
-  if (!std::filesystem::is_directory(path, error)) throw IoError(str_cat(path.string(), ": is not a folder: checkpoints cannot be written there"));
+  if (!std::filesystem::is_directory(path, error))
+    throw IoError(str_cat(path.string(), ": is not a folder: checkpoints cannot be written there"));
   if (::access(path.c_str(), W_OK | X_OK) != 0)
     throw IoError(str_cat(path.string(), ": cannot write there: ", std::strerror(errno)));
   const std::int64_t free = free_bytes(path.string());

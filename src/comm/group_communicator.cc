@@ -38,6 +38,20 @@ void check_counts(const std::vector<std::int64_t>& rows, int size, std::string_v
   for (const std::int64_t r : rows) MEGATRON_CHECK_GE(r, 0, "row counts of \"", label, "\"");
 }
 
+/// The request of an operation whose whole is cut along dim 0 by `rows`.
+Request rows_request(OperationKind kind, Tensor input, const std::vector<std::int64_t>& rows, const Tensor& output,
+                     std::int64_t row_elements, std::string_view label) {
+  Request request;
+  request.kind = kind;
+  request.key = {kind, ReduceOp::sum, input.dtype(), -1, rows, std::string(label)};
+  request.key.counts.push_back(row_elements);
+  request.input = std::move(input);
+  request.output = output;
+  request.rows = rows;
+  request.row_bytes = row_elements * dtype_size(output.dtype());
+  return request;
+}
+
 // Publishes that the rank waits; a rank that throws stays in that phase, so the error line can name the operation.
 class TrackedOperation : public Operation {
  public:
@@ -117,14 +131,8 @@ Pending<Tensor> GroupCommunicator::reduce_scatter(Tensor input, const std::vecto
   const std::int64_t own = rows_per_rank[static_cast<std::size_t>(rank_)];
   MEGATRON_CHECK_EQ(check_rows(output, own, "output", label) * own, row_elements * own, "row size of \"", label, "\"");
   MEGATRON_CHECK(input.dtype() == output.dtype(), "dtypes of \"", label, "\" differ");
-  Request request;
-  request.kind = OperationKind::reduce_scatter;
-  request.key = {request.kind, ReduceOp::sum, input.dtype(), -1, rows_per_rank, std::string(label)};
-  request.key.counts.push_back(row_elements);
-  request.input = std::move(input);
-  request.output = output;
-  request.rows = rows_per_rank;
-  request.row_bytes = row_elements * dtype_size(output.dtype());
+  Request request =
+      rows_request(OperationKind::reduce_scatter, std::move(input), rows_per_rank, output, row_elements, label);
   return post(std::move(request), std::move(output));
 }
 
@@ -135,14 +143,8 @@ Pending<Tensor> GroupCommunicator::all_gather(Tensor input, const std::vector<st
   const std::int64_t own = rows_per_rank[static_cast<std::size_t>(rank_)];
   MEGATRON_CHECK_EQ(check_rows(input, own, "input", label) * own, row_elements * own, "row size of \"", label, "\"");
   MEGATRON_CHECK(input.dtype() == output.dtype(), "dtypes of \"", label, "\" differ");
-  Request request;
-  request.kind = OperationKind::all_gather;
-  request.key = {request.kind, ReduceOp::sum, input.dtype(), -1, rows_per_rank, std::string(label)};
-  request.key.counts.push_back(row_elements);
-  request.input = std::move(input);
-  request.output = output;
-  request.rows = rows_per_rank;
-  request.row_bytes = row_elements * dtype_size(output.dtype());
+  Request request =
+      rows_request(OperationKind::all_gather, std::move(input), rows_per_rank, output, row_elements, label);
   return post(std::move(request), std::move(output));
 }
 

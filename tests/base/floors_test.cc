@@ -1,31 +1,20 @@
 // The includes of src/ keep to floors.txt; the check itself finds what breaks it.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "support/shell_command.h"
 #include "support/temporary_folder.h"
 
 namespace megatron {
 namespace {
 
-struct Outcome {
-  int status = -1;
-  std::string output;
-};
+using Outcome = testing::CommandResult;
 
 Outcome check(const std::string& root) {
-  Outcome outcome;
-  std::FILE* const pipe = ::popen(("bash '" + root + "/scripts/check-floors.sh' 2>&1").c_str(), "r");
-  if (pipe == nullptr) return outcome;
-  char piece[512];
-  while (std::fgets(piece, sizeof(piece), pipe) != nullptr) outcome.output += piece;
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) outcome.status = WEXITSTATUS(status);
-  return outcome;
+  return testing::run_command("bash '" + root + "/scripts/check-floors.sh' 2>&1");
 }
 
 TEST(Floors, IncludesKeepToThem) {

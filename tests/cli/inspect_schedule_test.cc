@@ -1,30 +1,19 @@
 // megatron inspect pipeline and inspect lr, as a user calls them.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <string>
+
+#include "support/shell_command.h"
 
 namespace {
 
 using nlohmann::json;
 
-struct Result {
-  int status = -1;
-  std::string output;  // standard output, then standard error
-};
+using Result = megatron::testing::CommandResult;
 
 Result inspect(const std::string& arguments) {
-  Result result;
-  const std::string command = std::string("'") + MEGATRON_BINARY + "' inspect " + arguments + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return result;
-  char buffer[4096];
-  for (std::size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) result.output.append(buffer, n);
-  const int status = pclose(pipe);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
+  return megatron::testing::run_command(std::string("'") + MEGATRON_BINARY + "' inspect " + arguments + " 2>&1");
 }
 
 const char* const kModel =

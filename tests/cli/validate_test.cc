@@ -1,31 +1,20 @@
 // The program as a user calls it: validate, options, inspect, and mistakes in the command itself.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdio>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+
+#include "support/shell_command.h"
 
 namespace {
 
 using nlohmann::json;
 
-struct Result {
-  int status = -1;
-  std::string output;  // standard output, then standard error
-};
+using Result = megatron::testing::CommandResult;
 
 Result megatron_command(const std::string& arguments) {
-  Result result;
-  const std::string command = std::string("'") + MEGATRON_BINARY + "' " + arguments + " 2>&1";
-  FILE* pipe = popen(command.c_str(), "r");
-  if (pipe == nullptr) return result;
-  char buffer[4096];
-  for (std::size_t n; (n = fread(buffer, 1, sizeof(buffer), pipe)) > 0;) result.output.append(buffer, n);
-  const int status = pclose(pipe);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return result;
+  return megatron::testing::run_command(std::string("'") + MEGATRON_BINARY + "' " + arguments + " 2>&1");
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -15,6 +15,16 @@ namespace megatron::comm::conformance {
 
 using Rows = std::vector<std::int64_t>;
 
+/// A world whose watchdog leaves slow test machines alone, and which fails silently.
+inline WorldOptions options_of(int world_size) {
+  WorldOptions options;
+  options.world_size = world_size;
+  options.timeout_seconds = 60;
+  options.grace_seconds = 60;
+  options.print_failure = false;
+  return options;
+}
+
 /// The element `index` of what `rank` gives to operation `salt`: floats whose sums depend on the order of addition.
 template <typename T>
 T value(int rank, std::int64_t index, int salt) {

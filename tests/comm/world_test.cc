@@ -12,14 +12,7 @@
 namespace megatron::comm {
 namespace {
 
-WorldOptions options_of(int world_size) {
-  WorldOptions options;
-  options.world_size = world_size;
-  options.timeout_seconds = 60;
-  options.grace_seconds = 60;
-  options.print_failure = false;
-  return options;
-}
+using conformance::options_of;
 
 class LocalConformance : public testing::TestWithParam<int> {};
 

@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "data/indexed_dataset.h"
+#include "support/shell_command.h"
 #include "temporary_folder.h"
 
 #ifdef MEGATRON_BINARY
@@ -19,19 +20,10 @@ namespace {
 using testing::TemporaryFolder;
 using testing::write_file;
 
-struct Outcome {
-  int status = -1;
-  std::string output;  // both streams
-};
+using Outcome = megatron::testing::CommandResult;
 
 Outcome run(const std::string& arguments) {
-  std::FILE* pipe = ::popen(str_cat("'", MEGATRON_BINARY, "' preprocess ", arguments, " 2>&1").c_str(), "r");
-  Outcome outcome;
-  char piece[4096];
-  for (std::size_t got; (got = std::fread(piece, 1, sizeof(piece), pipe)) > 0;) outcome.output.append(piece, got);
-  const int status = ::pclose(pipe);
-  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  return outcome;
+  return megatron::testing::run_command(str_cat("'", MEGATRON_BINARY, "' preprocess ", arguments, " 2>&1"));
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -1,0 +1,35 @@
+// What the benchmarks of `megatron bench` share: their options, and how they print.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.h"
+
+namespace megatron::cli {
+
+/// "--name value" pairs and "--json", for the benchmarks that have a handful of numbers.
+class BenchNumbers {
+ public:
+  /// `defaults`: the names that are known. Throws ConfigError for another name, or a value that is no whole number ≥ 1.
+  BenchNumbers(Arguments args, std::vector<std::pair<std::string, std::int64_t>> defaults);
+  std::int64_t& at(const std::string& name);
+  bool json() const { return json_; }
+
+ private:
+  std::vector<std::pair<std::string, std::int64_t>> values_;
+  bool json_ = false;
+};
+
+/// One JSON line, or one "key value" line per entry.
+void print_bench(const nlohmann::ordered_json& json, bool as_json);
+
+int bench_step(Arguments args);
+int bench_matmul(Arguments args);
+int bench_attention(Arguments args);
+int bench_optimizer(Arguments args);
+int bench_comm(Arguments args);
+
+}  // namespace megatron::cli

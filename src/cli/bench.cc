@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "config/text_value.h"
 
@@ -52,14 +51,6 @@ std::int64_t& BenchNumbers::at(const std::string& name) {
   std::string names;
   for (const auto& [known, value] : values_) names += " " + known;
   throw ConfigError(name + ": unknown; known are" + names + " --json");
-}
-
-void print_bench(const nlohmann::ordered_json& json, bool as_json) {
-  if (as_json) {
-    std::printf("%s\n", json.dump().c_str());
-    return;
-  }
-  for (const auto& [key, value] : json.items()) std::printf("%-30s %s\n", key.c_str(), value.dump().c_str());
 }
 
 int run_bench(Arguments args) {

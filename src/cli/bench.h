@@ -1,7 +1,7 @@
 // What the benchmarks of `megatron bench` share: their options, and how they print.
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +23,15 @@ class BenchNumbers {
   bool json_ = false;
 };
 
-/// One JSON line, or one "key value" line per entry.
-void print_bench(const nlohmann::ordered_json& json, bool as_json);
+/// One JSON line, or one "key value" line per entry. (A template, so that this header needs no JSON library.)
+template <typename Json>
+void print_bench(const Json& json, bool as_json) {
+  if (as_json) {
+    std::printf("%s\n", json.dump().c_str());
+    return;
+  }
+  for (const auto& [key, value] : json.items()) std::printf("%-30s %s\n", key.c_str(), value.dump().c_str());
+}
 
 int bench_step(Arguments args);
 int bench_matmul(Arguments args);

@@ -13,13 +13,13 @@ int bench_comm(Arguments args) {
   if (n < 2) throw ConfigError(str_cat("--world-size ", n, ": collectives need at least 2 ranks"));
   const std::vector<std::int64_t> bytes = {4 * kKiB, 64 * kKiB, kMiB, 16 * kMiB};
   for (const comm::CommTiming& t : comm::bench_collectives(n, bytes, static_cast<int>(numbers.at("--repeats"))))
-    print_bench({{"operation", t.operation},
-                 {"world_size", n},
-                 {"bytes", t.bytes},
-                 {"seconds", t.seconds},
-                 {"limit_seconds", t.limit_seconds},
-                 {"bytes_per_second", static_cast<double>(t.bytes) / t.seconds},
-                 {"ratio_to_limit", t.limit_seconds / t.seconds}},
+    print_bench(nlohmann::ordered_json{{"operation", t.operation},
+                                       {"world_size", n},
+                                       {"bytes", t.bytes},
+                                       {"seconds", t.seconds},
+                                       {"limit_seconds", t.limit_seconds},
+                                       {"bytes_per_second", static_cast<double>(t.bytes) / t.seconds},
+                                       {"ratio_to_limit", t.limit_seconds / t.seconds}},
                 numbers.json());
   return 0;
 }

@@ -46,14 +46,14 @@ int bench_matmul(Arguments args) {
   const double input = median_seconds([&] { kernels::matmul(exec, x_MK, Transpose::no, w_KN, Transpose::no, y_MN); });
   const double weight =
       median_seconds([&] { kernels::matmul(exec, dy_KM, Transpose::yes, w_KN, Transpose::no, y_MN, true); });
-  print_bench({{"m", m},
-               {"n", n},
-               {"k", k},
-               {"threads", exec.num_threads()},
-               {"x_wT_flops_per_second", flops / forward},
-               {"dy_w_flops_per_second", flops / input},
-               {"dyT_x_accumulate_flops_per_second", flops / weight},
-               {"matmul_peak_flops_per_second", kernels::matmul_peak_within(exec, 1.0)}},
+  print_bench(nlohmann::ordered_json{{"m", m},
+                                     {"n", n},
+                                     {"k", k},
+                                     {"threads", exec.num_threads()},
+                                     {"x_wT_flops_per_second", flops / forward},
+                                     {"dy_w_flops_per_second", flops / input},
+                                     {"dyT_x_accumulate_flops_per_second", flops / weight},
+                                     {"matmul_peak_flops_per_second", kernels::matmul_peak_within(exec, 1.0)}},
               numbers.json());
   return 0;
 }
@@ -84,16 +84,16 @@ int bench_attention(Arguments args) {
   const double forward = median_seconds([&] { kernels::attention_forward(exec, params, sequences, q, k, v, o, lse); });
   const double backward =
       median_seconds([&] { kernels::attention_backward(exec, params, sequences, q, k, v, o, lse, d_o, dq, dk, dv); });
-  print_bench({{"seq_length", s},
-               {"heads", h},
-               {"groups", g},
-               {"head_size", d},
-               {"batch", b},
-               {"threads", exec.num_threads()},
-               {"forward_seconds", forward},
-               {"backward_seconds", backward},
-               {"forward_flops_per_second", 2.0 * product / forward},
-               {"backward_flops_per_second", 5.0 * product / backward}},
+  print_bench(nlohmann::ordered_json{{"seq_length", s},
+                                     {"heads", h},
+                                     {"groups", g},
+                                     {"head_size", d},
+                                     {"batch", b},
+                                     {"threads", exec.num_threads()},
+                                     {"forward_seconds", forward},
+                                     {"backward_seconds", backward},
+                                     {"forward_flops_per_second", 2.0 * product / forward},
+                                     {"backward_flops_per_second", 5.0 * product / backward}},
               numbers.json());
   return 0;
 }
@@ -111,12 +111,12 @@ int bench_optimizer(Arguments args) {
     kernels::add_squared_norm(exec, g, sum);
   });
   // AdamW reads p, g, m, v and writes p, m, v; the norm reads g.
-  print_bench({{"parameters", n},
-               {"threads", exec.num_threads()},
-               {"adamw_seconds", seconds},
-               {"adamw_bytes_per_second", 28.0 * static_cast<double>(n) / seconds},
-               {"norm_seconds", norm},
-               {"norm_bytes_per_second", 4.0 * static_cast<double>(n) / norm}},
+  print_bench(nlohmann::ordered_json{{"parameters", n},
+                                     {"threads", exec.num_threads()},
+                                     {"adamw_seconds", seconds},
+                                     {"adamw_bytes_per_second", 28.0 * static_cast<double>(n) / seconds},
+                                     {"norm_seconds", norm},
+                                     {"norm_bytes_per_second", 4.0 * static_cast<double>(n) / norm}},
               numbers.json());
   return 0;
 }

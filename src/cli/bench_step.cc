@@ -89,27 +89,28 @@ int bench_step(Arguments args) {
   print_notices(parsed);
   const train::BenchResult r = train::bench_step(parsed.spec, request.warmup, request.steps);
   if (!is_first_process()) return 0;
-  print_bench({{"trainer", "megatron.cpp"},
-               {"preset", request.preset},
-               {"arch", request.arch},
-               {"world_size", parsed.spec.parallel.world_size},
-               {"threads_per_rank", r.threads_per_rank},
-               {"parameters", r.parameters},
-               {"tokens_per_step", r.tokens_per_step},
-               {"tokens_per_second", r.tokens_per_second},
-               {"step_seconds", r.step_seconds},
-               {"model_flops_per_second", r.model_flops_per_second},
-               {"matmul_peak_flops_per_second", r.matmul_peak_flops_per_second},
-               {"ratio_to_matmul_peak", r.model_flops_per_second / r.matmul_peak_flops_per_second},
-               {"seconds_to_first_step_end", r.seconds_to_first_step_end},
-               {"forward_seconds", r.forward_seconds},
-               {"backward_seconds", r.backward_seconds},
-               {"exposed_communication_seconds", r.exposed_seconds},
-               {"optimizer_seconds", r.optimizer_seconds},
-               {"peak_rss_bytes", r.peak_rss_bytes},
-               {"first_loss", r.first_loss},
-               {"last_loss", r.last_loss}},
-              request.json);
+  print_bench(
+      nlohmann::ordered_json{{"trainer", "megatron.cpp"},
+                             {"preset", request.preset},
+                             {"arch", request.arch},
+                             {"world_size", parsed.spec.parallel.world_size},
+                             {"threads_per_rank", r.threads_per_rank},
+                             {"parameters", r.parameters},
+                             {"tokens_per_step", r.tokens_per_step},
+                             {"tokens_per_second", r.tokens_per_second},
+                             {"step_seconds", r.step_seconds},
+                             {"model_flops_per_second", r.model_flops_per_second},
+                             {"matmul_peak_flops_per_second", r.matmul_peak_flops_per_second},
+                             {"ratio_to_matmul_peak", r.model_flops_per_second / r.matmul_peak_flops_per_second},
+                             {"seconds_to_first_step_end", r.seconds_to_first_step_end},
+                             {"forward_seconds", r.forward_seconds},
+                             {"backward_seconds", r.backward_seconds},
+                             {"exposed_communication_seconds", r.exposed_seconds},
+                             {"optimizer_seconds", r.optimizer_seconds},
+                             {"peak_rss_bytes", r.peak_rss_bytes},
+                             {"first_loss", r.first_loss},
+                             {"last_loss", r.last_loss}},
+      request.json);
   return 0;
 }
 

@@ -1,4 +1,6 @@
 // megatron bench step: training steps of a preset on random tokens.
+#include <algorithm>
+#include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -9,6 +11,8 @@
 #include "config/text_value.h"
 #include "train/assemble.h"
 #include "train/bench.h"
+#include "train/step_profile.h"
+#include "train/trace_file.h"
 
 namespace megatron::cli {
 namespace {
@@ -17,7 +21,8 @@ namespace {
 struct StepRequest {
   std::string preset = "tiny", arch = "gpt2";
   std::int64_t steps = 10, warmup = 2;
-  bool json = false;
+  bool json = false, profile = false;
+  std::optional<std::string> trace;
   std::vector<std::string> rest;
 
   explicit StepRequest(Arguments args) {
@@ -26,7 +31,12 @@ struct StepRequest {
       const std::string name = args[i].substr(0, equals);
       if (name == "--json") {
         json = true;
-      } else if (name == "--preset" || name == "--arch" || name == "--steps" || name == "--warmup") {
+      } else if (args[i] == "--profile") {
+        profile = true;
+      } else if (std::find(std::begin(kOwnLength), std::end(kOwnLength), name) != std::end(kOwnLength)) {
+        throw ConfigError(name + ": bench step trains --warmup and then --steps steps and records those behind them");
+      } else if (name == "--preset" || name == "--arch" || name == "--steps" || name == "--warmup" ||
+                 name == "--trace") {
         if (equals == std::string::npos && i + 1 == args.size()) throw ConfigError(name + ": a value is missing");
         take(name, equals == std::string::npos ? args[++i] : args[i].substr(equals + 1));
       } else {
@@ -36,11 +46,15 @@ struct StepRequest {
   }
 
  private:
+  /// Options of a run that say how long it is, or which steps it records.
+  static constexpr const char* kOwnLength[] = {"--train-iters", "--train-samples", "--profile-step-start",
+                                               "--profile-step-end"};
   void take(const std::string& name, const std::string& text) {
     if (name == "--preset") preset = text;
     if (name == "--arch") arch = text;
     if (name == "--steps") steps = count(name, text, 1);
     if (name == "--warmup") warmup = count(name, text, 0);
+    if (name == "--trace") trace = text;
   }
   static std::int64_t count(const std::string& name, const std::string& text, std::int64_t least) {
     const auto number = config::parse_integer(text);
@@ -77,40 +91,102 @@ constexpr const char* kStepSettings[] = {"--tokenizer-type",
                                          "--train-iters",
                                          "1"};
 
+nlohmann::ordered_json memory_json(const train::BenchResult& r) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (std::size_t k = 0; k < tensor::kNumMemoryKinds; ++k)
+    json[std::string(tensor::memory_kind_name(static_cast<MemoryKind>(k)))] = r.peak_bytes_by_kind[k];
+  return json;
+}
+
+/// One object per rank and row; times and counts of one step.
+nlohmann::ordered_json profile_json(const train::StepProfile& profile) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  const auto steps = static_cast<double>(profile.num_steps);
+  for (std::size_t rank = 0; rank < profile.ranks.size(); ++rank) {
+    const train::RankProfile& all = profile.ranks[rank];
+    for (const train::ProfileRow& row : all.rows) {
+      const double seconds = row.seconds();
+      const auto rate = [&](std::int64_t work) { return seconds > 0 ? static_cast<double>(work) / seconds : 0.0; };
+      list.push_back({{"rank", rank},
+                      {"name", row.title()},
+                      {"category", row.category()},
+                      {"calls", static_cast<double>(row.calls) / steps},
+                      {"seconds", seconds / steps},
+                      {"share", static_cast<double>(row.own_ns) / static_cast<double>(all.step_ns)},
+                      {"flops", static_cast<double>(row.work.flops) / steps},
+                      {"bytes", static_cast<double>(row.work.bytes) / steps},
+                      {"flops_per_second", rate(row.work.flops)},
+                      {"bytes_per_second", rate(row.work.bytes)}});
+      const double share = train::share_of_limit(row, profile.limits);
+      if (share == 0) continue;  // no work of a kernel
+      list.back()["share_of_limit"] = share;
+      list.back()["limit"] = train::bound_by_matmul(row, profile.limits) ? "matmul" : "copy";
+    }
+  }
+  return list;
+}
+
+/// Seconds of a recorded step of each rank: what the rows of a rank add up to.
+nlohmann::ordered_json profile_step_seconds(const train::StepProfile& profile) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const train::RankProfile& rank : profile.ranks)
+    list.push_back(1e-9 * static_cast<double>(rank.step_ns) / static_cast<double>(profile.num_steps));
+  return list;
+}
+
+nlohmann::ordered_json result_json(const StepRequest& request, const spec::RunSpec& run, const train::BenchResult& r) {
+  nlohmann::ordered_json json = {
+      {"trainer", "megatron.cpp"},
+      {"preset", request.preset},
+      {"arch", request.arch},
+      {"world_size", run.parallel.world_size},
+      {"threads_per_rank", r.threads_per_rank},
+      {"parameters", r.parameters},
+      {"tokens_per_step", r.tokens_per_step},
+      {"tokens_per_second", r.tokens_per_second},
+      {"step_seconds", r.step_seconds},
+      {"model_flops_per_second", r.model_flops_per_second},
+      {"matmul_peak_flops_per_second", r.matmul_peak_flops_per_second},
+      {"ratio_to_matmul_peak", r.model_flops_per_second / r.matmul_peak_flops_per_second},
+      {"seconds_to_first_step_end", r.seconds_to_first_step_end},
+      {"forward_seconds", r.forward_seconds},
+      {"backward_seconds", r.backward_seconds},
+      {"exposed_communication_seconds", r.exposed_seconds},
+      {"optimizer_seconds", r.optimizer_seconds},
+      {"peak_rss_bytes", r.peak_rss_bytes},
+      {"peak_bytes", r.peak_bytes()},
+      {"peak_bytes_by_kind", memory_json(r)},
+      {"peak_rss_to_peak_bytes", static_cast<double>(r.peak_rss_bytes) / static_cast<double>(r.peak_bytes())},
+      {"first_loss", r.first_loss},
+      {"last_loss", r.last_loss}};
+  if (!run.log.profile) return json;
+  json["copy_peak_bytes_per_second"] =
+      r.profile.limits.copy_bytes_per_second * static_cast<double>(run.parallel.world_size);
+  if (request.json) {
+    json["profile_step_seconds"] = profile_step_seconds(r.profile);
+    json["profile"] = profile_json(r.profile);
+  }
+  return json;
+}
+
 }  // namespace
 
 int bench_step(Arguments args) {
   const StepRequest request(args);
   std::vector<std::string> preset = config::preset_args(request.preset, request.arch);
   preset.insert(preset.end(), std::begin(kStepSettings), std::end(kStepSettings));
-  const config::ParsedRun parsed =
-      config::parse_run(request.rest, {config::ParseMode::train, {}, launcher_size(), preset});
+  config::ParsedRun parsed = config::parse_run(request.rest, {config::ParseMode::train, {}, launcher_size(), preset});
   config::require_accepted(parsed);
   print_notices(parsed);
+  spec::LogSpec& log = parsed.spec.log;
+  log.profile = log.profile || request.profile;
+  if (request.trace.has_value()) log.trace = request.trace;
+  // A file that cannot be written is told before anything has been trained.
+  if (log.trace.has_value() && is_first_process()) train::TraceFile{*log.trace};
   const train::BenchResult r = train::bench_step(parsed.spec, request.warmup, request.steps);
   if (!is_first_process()) return 0;
-  print_bench(
-      nlohmann::ordered_json{{"trainer", "megatron.cpp"},
-                             {"preset", request.preset},
-                             {"arch", request.arch},
-                             {"world_size", parsed.spec.parallel.world_size},
-                             {"threads_per_rank", r.threads_per_rank},
-                             {"parameters", r.parameters},
-                             {"tokens_per_step", r.tokens_per_step},
-                             {"tokens_per_second", r.tokens_per_second},
-                             {"step_seconds", r.step_seconds},
-                             {"model_flops_per_second", r.model_flops_per_second},
-                             {"matmul_peak_flops_per_second", r.matmul_peak_flops_per_second},
-                             {"ratio_to_matmul_peak", r.model_flops_per_second / r.matmul_peak_flops_per_second},
-                             {"seconds_to_first_step_end", r.seconds_to_first_step_end},
-                             {"forward_seconds", r.forward_seconds},
-                             {"backward_seconds", r.backward_seconds},
-                             {"exposed_communication_seconds", r.exposed_seconds},
-                             {"optimizer_seconds", r.optimizer_seconds},
-                             {"peak_rss_bytes", r.peak_rss_bytes},
-                             {"first_loss", r.first_loss},
-                             {"last_loss", r.last_loss}},
-      request.json);
+  print_bench(result_json(request, parsed.spec, r), request.json);
+  if (log.profile && !request.json) std::fputs(train::profile_table(r.profile).c_str(), stdout);
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "config/parse.h"
 #include "train/run_log.h"
 #include "train/signals.h"
+#include "train/trace_file.h"
 #include "train/trainer.h"
 
 namespace megatron::cli {
@@ -133,6 +134,8 @@ int run_train(Arguments args) {
   try {
     process = make_process(parsed, console, print);
     process.stop_signal = &signals.flag();
+    // A file that cannot be written is told before anything has been trained.
+    if (print && process.run.log.trace.has_value()) train::TraceFile{*process.run.log.trace};
     world = train::create_world(process.run, process.stop_signal, [&signals] { signals.finish(); });
   } catch (const Error& error) {
     return tell_once(error, &signals.flag());

@@ -65,12 +65,14 @@ class TrackedOperation : public Operation {
         inner_(std::move(inner)) {}
   ~TrackedOperation() override {
     if (waited_ || std::uncaught_exceptions() > exceptions_) return;
+    const TraceSpan span(core_.trace, SpanKind::wait, operation_name(kind_), group_, label_);
     core_.status.enter(RankPhase::waiting, group_, sequence_, kind_, label_);
     inner_.reset();
     core_.status.running();
   }
   void wait() override {
     waited_ = true;
+    const TraceSpan span(core_.trace, SpanKind::wait, operation_name(kind_), group_, label_);
     core_.status.enter(RankPhase::waiting, group_, sequence_, kind_, label_);
     inner_->wait();
     core_.status.running();
@@ -102,6 +104,7 @@ Pending<Tensor> GroupCommunicator::post(Request request, Tensor result) {
   const OperationKind kind = request.kind;
   const std::int64_t sequence = sequence_++;
   std::string label = request.key.label;
+  const TraceSpan span(core_.trace, SpanKind::post, operation_name(kind), name_, label);
   core_.status.enter(RankPhase::posting, name_, sequence, kind, label);
   const std::int64_t bytes = traffic_bytes(request, size(), rank_);
   if (bytes > 0) core_.traffic.bytes[name_][operation_name(kind)] += bytes;

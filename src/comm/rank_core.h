@@ -25,6 +25,7 @@ struct RankCore {
   FaultInjector faults;
   std::uint64_t perturb_seed;
   std::uint64_t perturb_count = 0;
+  Trace* trace = nullptr;
 };
 
 /// Makes the world's own channel for a group of more than one rank; `instance` counts groups of equal name and members.
@@ -42,6 +43,7 @@ class CoreRankContext : public RankContext {
   std::shared_ptr<Communicator> create_group(const std::string& name, const std::vector<int>& members) override;
   TrafficCounters& traffic() override { return core_.traffic; }
   void note_progress(std::string_view what, std::int64_t iteration) override;
+  void set_trace(Trace* trace) override { core_.trace = trace; }
 
  private:
   RankCore& core_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/trace.h"
 #include "comm/communicator.h"
 #include "comm/fault_plan.h"
 
@@ -38,6 +39,8 @@ class RankContext {
   virtual TrafficCounters& traffic() = 0;
   /// What the rank is doing beyond communication (instruction, iteration), for the watchdog's table. Cheap.
   virtual void note_progress(std::string_view what, std::int64_t iteration) = 0;
+  /// Where the operations of this rank's groups record their posts and waits, from now on; null: nowhere. Borrowed.
+  virtual void set_trace(Trace* trace) = 0;
 };
 
 /// Where a run failed first: one line for the log.

@@ -166,6 +166,23 @@ std::vector<Option> log_options() {
   add(flag(
       "--log-num-zeros-in-grad", [](Draft & d) -> auto& { return d.run.log.log_num_zeros_in_grad; },
       "Number of zero gradients in the log line."));
+  add(flag(
+      "--profile", [](Draft & d) -> auto& { return d.run.log.profile; },
+      "Record some steps and print each kernel's share of their time beside the machine's limits."));
+  add(value(
+          "--trace", [](Draft & d) -> auto& { return d.run.log.trace; },
+          "Record some steps of all ranks into this file, for ui.perfetto.dev or chrome://tracing.")
+          .our_own());
+  add(value(
+          "--profile-step-start", [](Draft & d) -> auto& { return d.run.log.profile_step_start; },
+          "Iteration after which steps are recorded.")
+          .in("iterations")
+          .at_least(0));
+  add(value(
+          "--profile-step-end", [](Draft & d) -> auto& { return d.run.log.profile_step_end; },
+          "Last iteration that is recorded.")
+          .in("iterations")
+          .at_least(1));
   add(off_flag(
       "--no-check-for-nan-in-loss-and-grad", "check_for_nan_in_loss_and_grad",
       [](Draft & d) -> auto& { return d.run.log.check_for_nan; }, "Do not end the run at the first NaN or infinity."));

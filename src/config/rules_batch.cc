@@ -66,6 +66,23 @@ void length(RuleContext& c) {
   }
 }
 
+/// Steps that somebody wants recorded must be among those that the run trains.
+void recording(RuleContext& c) {
+  const spec::LogSpec& log = c.run().log;
+  const auto& b = c.run().batch;
+  if (log.trace.has_value() && log.trace->empty()) c.error({"--trace"}, "needs the name of a file");
+  if (!log.profile && !log.trace.has_value()) return;
+  const std::string_view asked = log.trace.has_value() ? "--trace" : "--profile";
+  if (b.skip_train) return c.exclusive("--skip-train", asked);
+  if (log.profile_step_end <= log.profile_step_start)
+    c.error({"--profile-step-start", "--profile-step-end"}, "the last recorded iteration must be above the start");
+  else if (b.train_iters.has_value() && *b.train_iters <= log.profile_step_start && c.given("--train-iters"))
+    c.error({asked, "--profile-step-start", "--train-iters"},
+            str_cat("the run ends before iteration ", log.profile_step_start + 1,
+                    ", the first to be recorded; nearest: --profile-step-start ",
+                    std::max<std::int64_t>(0, *b.train_iters - 1)));
+}
+
 /// Samples are counted in 64 bits: no product may leave them.
 void counts(RuleContext& c) {
   constexpr double kMostSamples = 1e15;
@@ -93,7 +110,8 @@ void counts(RuleContext& c) {
 }  // namespace
 
 std::vector<Rule> batch_rules() {
-  return {{"batch", batch}, {"evaluation", evaluation}, {"length", length}, {"counts", counts}};
+  return {
+      {"batch", batch}, {"evaluation", evaluation}, {"length", length}, {"recording", recording}, {"counts", counts}};
 }
 
 }  // namespace megatron::config

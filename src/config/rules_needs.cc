@@ -24,6 +24,7 @@ bool has_warmup(const RuleContext& c) {
   const auto& o = c.run().optimizer;
   return o.lr_warmup_fraction.value_or(0) > 0 || o.lr_warmup_iters > 0 || o.lr_warmup_samples > 0;
 }
+bool records(const RuleContext& c) { return c.run().log.profile || c.run().log.trace.has_value(); }
 bool has_qk_norm(const RuleContext& c) { return c.run().model.qk_layernorm; }
 bool has_null_tokenizer(const RuleContext& c) { return c.run().data.tokenizer_type == "NullTokenizer"; }
 bool has_changing_weight_decay(const RuleContext& c) {
@@ -65,6 +66,8 @@ constexpr Need kNeeds[] = {
     {"--ckpt-step", has_load, "--load"},
     {"--no-load-optim", has_load, "--load"},
     {"--exit-on-missing-checkpoint", has_load, "--load"},
+    {"--profile-step-start", records, "--profile or --trace", true},
+    {"--profile-step-end", records, "--profile or --trace", true},
 };
 
 void needs(RuleContext& c) {

@@ -7,6 +7,7 @@
 namespace megatron::kernels {
 
 void activation_forward(Executor& exec, ActivationKind kind, ConstTensorView x, TensorView y) {
+  const KernelSpan span(exec, "activation_forward");
   check_matrix(x, "x");
   check_view(y, x.shape, x.dtype, "y");
   count_operands(exec, x, y);
@@ -18,6 +19,7 @@ void activation_forward(Executor& exec, ActivationKind kind, ConstTensorView x, 
 }
 
 void activation_backward(Executor& exec, ActivationKind kind, ConstTensorView dy, ConstTensorView x, TensorView dx) {
+  const KernelSpan span(exec, "activation_backward");
   check_matrix(x, "x");
   check_view(dy, x.shape, x.dtype, "dy");
   check_view(dx, x.shape, x.dtype, "dx");
@@ -30,6 +32,7 @@ void activation_backward(Executor& exec, ActivationKind kind, ConstTensorView dy
 }
 
 void gated_activation_forward(Executor& exec, ActivationKind kind, ConstTensorView x, TensorView y) {
+  const KernelSpan span(exec, "gated_activation_forward");
   check_matrix(x, "x");
   MEGATRON_CHECK_EQ(x.size(1) % 2, 0, "gate and up share ", x.shape);
   check_view(y, {x.size(0), x.size(1) / 2}, x.dtype, "y");
@@ -43,6 +46,7 @@ void gated_activation_forward(Executor& exec, ActivationKind kind, ConstTensorVi
 
 void gated_activation_backward(Executor& exec, ActivationKind kind, ConstTensorView dy, ConstTensorView x,
                                TensorView dx) {
+  const KernelSpan span(exec, "gated_activation_backward");
   check_matrix(x, "x");
   MEGATRON_CHECK_EQ(x.size(1) % 2, 0, "gate and up share ", x.shape);
   check_view(dy, {x.size(0), x.size(1) / 2}, x.dtype, "dy");

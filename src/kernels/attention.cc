@@ -52,6 +52,7 @@ void count_flops(Executor& exec, const AttentionParams& params, const SequenceRa
 
 void attention_forward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,
                        ConstTensorView q, ConstTensorView k, ConstTensorView v, TensorView o, TensorView lse) {
+  const KernelSpan span(exec, "attention_forward", operand_bytes(q, k, v, o, lse));
   check_operands(params, sequences, q, k, v);
   check_heads(o, q.size(0), q.size(1), v.size(2), q.dtype, "o");
   check_view(lse, {q.size(0), q.size(1)}, q.dtype, "lse");
@@ -69,6 +70,7 @@ void attention_forward(Executor& exec, const AttentionParams& params, const Sequ
 void attention_backward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,
                         ConstTensorView q, ConstTensorView k, ConstTensorView v, ConstTensorView o, ConstTensorView lse,
                         ConstTensorView d_o, TensorView dq, TensorView dk, TensorView dv) {
+  const KernelSpan span(exec, "attention_backward", operand_bytes(q, k, v, o, lse, d_o, dq, dk, dv));
   check_operands(params, sequences, q, k, v);
   check_heads(o, q.size(0), q.size(1), v.size(2), q.dtype, "o");
   check_heads(d_o, q.size(0), q.size(1), v.size(2), q.dtype, "d_o");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/executor.h"
+#include "kernels/kernel_span.h"
 
 namespace megatron::kernels {
 
@@ -42,10 +43,15 @@ inline void check_pointer(const Executor& exec, const void* pointer, std::int64_
 
 inline void count_bytes(Executor& exec, std::int64_t bytes) { exec.counters().bytes_moved += bytes; }
 
+template <typename... Views>
+std::int64_t operand_bytes(const Views&... views) {
+  return ((is_null(views) ? 0 : views.bytes()) + ... + 0);
+}
+
 /// Adds the sizes of all operands to bytes_moved; an operand that is read and written is named twice.
 template <typename... Views>
 void count_operands(Executor& exec, const Views&... views) {
-  count_bytes(exec, ((is_null(views) ? 0 : views.bytes()) + ... + 0));
+  count_bytes(exec, operand_bytes(views...));
 }
 
 /// `count` floats of the executor's scratch; null on meta.

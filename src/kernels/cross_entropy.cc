@@ -14,6 +14,7 @@ void check_logits(const tensor::ViewBase& logits, std::int64_t valid) {
 }  // namespace
 
 void row_max(Executor& exec, ConstTensorView logits, std::int64_t valid, TensorView row_max) {
+  const KernelSpan span(exec, "row_max");
   check_logits(logits, valid);
   check_vector(row_max, logits.size(0), logits.dtype, "row_max");
   count_bytes(exec, logits.size(0) * valid * dtype_size(logits.dtype) + row_max.bytes());
@@ -26,6 +27,7 @@ void row_max(Executor& exec, ConstTensorView logits, std::int64_t valid, TensorV
 
 void softmax_statistics(Executor& exec, ConstTensorView logits, std::int64_t valid, ConstTensorView max,
                         const std::int64_t* labels, std::int64_t first_column, TensorView sum_exp, TensorView target) {
+  const KernelSpan span(exec, "softmax_statistics");
   check_logits(logits, valid);
   check_vector(max, logits.size(0), logits.dtype, "max");
   check_vector(sum_exp, logits.size(0), logits.dtype, "sum_exp");
@@ -42,6 +44,7 @@ void softmax_statistics(Executor& exec, ConstTensorView logits, std::int64_t val
 void softmax_gradient_in_place(Executor& exec, TensorView logits, std::int64_t valid, ConstTensorView max,
                                ConstTensorView sum_exp, const std::int64_t* labels, std::int64_t first_column,
                                ConstTensorView seed) {
+  const KernelSpan span(exec, "softmax_gradient_in_place");
   check_logits(logits, valid);
   check_vector(max, logits.size(0), logits.dtype, "max");
   check_vector(sum_exp, logits.size(0), logits.dtype, "sum_exp");

@@ -30,6 +30,7 @@ void convert(Executor& exec, ConstTensorView src, TensorView dst) {
 }  // namespace
 
 void copy(Executor& exec, ConstTensorView src, TensorView dst) {
+  const KernelSpan span(exec, "copy");
   check_view(src, dst.shape, src.dtype, "src");
   check_view(dst, src.shape, dst.dtype, "dst");
   MEGATRON_CHECK(src.dtype == dst.dtype || (is_floating(src.dtype) && is_floating(dst.dtype)), "copy of ",
@@ -52,6 +53,7 @@ void copy(Executor& exec, ConstTensorView src, TensorView dst) {
 }
 
 void fill_zero(Executor& exec, TensorView dst) {
+  const KernelSpan span(exec, "fill_zero");
   check_view(dst, dst.shape, dst.dtype, "dst");
   count_operands(exec, dst);
   if (exec.is_meta() || dst.numel() == 0) return;
@@ -63,6 +65,7 @@ void fill_zero(Executor& exec, TensorView dst) {
 }
 
 void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) {
+  const KernelSpan span(exec, "add_in_place");
   check_floating(dst, "dst");
   check_view(src, dst.shape, dst.dtype, "src");
   check_view(dst, dst.shape, dst.dtype, "dst");
@@ -75,6 +78,7 @@ void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) {
 }
 
 void add_bias(Executor& exec, ConstTensorView bias, TensorView y) {
+  const KernelSpan span(exec, "add_bias");
   check_matrix(y, "y");
   check_vector(bias, y.size(1), y.dtype, "bias");
   count_operands(exec, bias, y, y);
@@ -86,6 +90,7 @@ void add_bias(Executor& exec, ConstTensorView bias, TensorView y) {
 }
 
 void bias_grad(Executor& exec, ConstTensorView dy, TensorView grad) {
+  const KernelSpan span(exec, "bias_grad");
   check_matrix(dy, "dy");
   check_vector(grad, dy.size(1), dy.dtype, "grad");
   count_operands(exec, dy, grad, grad);
@@ -100,6 +105,7 @@ void bias_grad(Executor& exec, ConstTensorView dy, TensorView grad) {
 
 void bias_dropout_add(Executor& exec, ConstTensorView x, ConstTensorView bias, ConstTensorView residual,
                       const DropoutSpec& dropout, RowPositions rows, TensorView y) {
+  const KernelSpan span(exec, "bias_dropout_add");
   check_matrix(x, "x");
   check_view(y, x.shape, x.dtype, "y");
   if (!is_null(bias)) check_vector(bias, x.size(1), x.dtype, "bias");
@@ -115,6 +121,7 @@ void bias_dropout_add(Executor& exec, ConstTensorView x, ConstTensorView bias, C
 
 void dropout_backward(Executor& exec, ConstTensorView dy, const DropoutSpec& dropout, RowPositions rows,
                       TensorView dx) {
+  const KernelSpan span(exec, "dropout_backward");
   check_matrix(dy, "dy");
   check_view(dx, dy.shape, dy.dtype, "dx");
   check_dropout(exec, dropout, rows, dy.size(0));

@@ -7,6 +7,7 @@ namespace megatron::kernels {
 
 void embedding_forward(Executor& exec, ConstTensorView table, const std::int64_t* ids, std::int64_t first_row,
                        TensorView y) {
+  const KernelSpan span(exec, "embedding_forward");
   check_matrix(table, "table");
   check_matrix(y, "y");
   check_view(y, {y.size(0), table.size(1)}, table.dtype, "y");
@@ -21,6 +22,7 @@ void embedding_forward(Executor& exec, ConstTensorView table, const std::int64_t
 
 void embedding_backward(Executor& exec, ConstTensorView dy, const std::int64_t* ids, std::int64_t first_row,
                         TensorView table_grad) {
+  const KernelSpan span(exec, "embedding_backward");
   check_matrix(dy, "dy");
   check_matrix(table_grad, "table_grad");
   check_view(table_grad, {table_grad.size(0), dy.size(1)}, dy.dtype, "table_grad");

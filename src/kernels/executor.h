@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/thread_pool.h"
+#include "base/trace.h"
 #include "tensor/tensor.h"
 
 namespace megatron::kernels {
@@ -27,6 +28,9 @@ class Executor {
   int num_threads() const { return pool_.num_threads(); }
   bool is_meta() const { return allocator_->device() == Device::meta; }
   WorkCounters& counters() { return counters_; }
+  /// Where kernels record their calls (kernel_span.h); null: nowhere. Borrowed.
+  Trace* trace() const { return trace_; }
+  void set_trace(Trace* trace) { trace_ = trace; }
 
   /// Runs body(index, worker) for index in [0, count) on all threads. Cut work by shape only, never by thread count.
   template <typename Body>
@@ -50,6 +54,7 @@ class Executor {
   std::shared_ptr<tensor::Allocator> allocator_;
   ThreadPool pool_;
   WorkCounters counters_;
+  Trace* trace_ = nullptr;
   Tensor scratch_;
 };
 

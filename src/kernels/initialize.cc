@@ -50,6 +50,7 @@ void fill_random(Executor& exec, Values values, PhiloxKey key, double scale, std
 
 void fill_normal(Executor& exec, PhiloxKey key, double std, std::int64_t row, std::int64_t col,
                  std::int64_t logical_cols, TensorView w_box) {
+  const KernelSpan span(exec, "fill_normal");
   const TensorView w = as_matrix(w_box);
   check_box(row, col, logical_cols, w);
   count_operands(exec, w);
@@ -59,6 +60,7 @@ void fill_normal(Executor& exec, PhiloxKey key, double std, std::int64_t row, st
 
 void fill_uniform(Executor& exec, PhiloxKey key, double bound, std::int64_t row, std::int64_t col,
                   std::int64_t logical_cols, TensorView w_box) {
+  const KernelSpan span(exec, "fill_uniform");
   const TensorView w = as_matrix(w_box);
   check_box(row, col, logical_cols, w);
   count_operands(exec, w);
@@ -67,6 +69,7 @@ void fill_uniform(Executor& exec, PhiloxKey key, double bound, std::int64_t row,
 }
 
 void fill_constant(Executor& exec, double value, TensorView w) {
+  const KernelSpan span(exec, "fill_constant");
   check_floating(w, "w");
   check_view(w, w.shape, w.dtype, "w");
   count_operands(exec, w);

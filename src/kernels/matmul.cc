@@ -8,6 +8,8 @@ namespace megatron::kernels {
 
 void matmul(Executor& exec, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
             TensorView c, bool accumulate) {
+  const KernelSpan span(exec, product_name(transpose_a == Transpose::yes, transpose_b == Transpose::yes),
+                        operand_bytes(a, b, c) + (accumulate ? c.bytes() : 0));
   check_matrix(a, "a");
   check_matrix(b, "b");
   check_matrix(c, "c");

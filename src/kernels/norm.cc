@@ -8,6 +8,7 @@ namespace megatron::kernels {
 
 void norm_forward(Executor& exec, NormKind kind, ConstTensorView x, ConstTensorView gamma, ConstTensorView beta,
                   double eps, TensorView y, TensorView mean, TensorView rstd) {
+  const KernelSpan span(exec, "norm_forward");
   check_matrix(x, "x");
   const std::int64_t rows = x.size(0), hidden = x.size(1);
   check_vector(gamma, hidden, x.dtype, "gamma");
@@ -27,6 +28,7 @@ void norm_forward(Executor& exec, NormKind kind, ConstTensorView x, ConstTensorV
 
 void norm_backward(Executor& exec, NormKind kind, ConstTensorView dy, ConstTensorView x, ConstTensorView gamma,
                    ConstTensorView mean, ConstTensorView rstd, TensorView dx, TensorView dgamma, TensorView dbeta) {
+  const KernelSpan span(exec, "norm_backward");
   check_matrix(x, "x");
   const std::int64_t rows = x.size(0), hidden = x.size(1);
   check_view(dy, x.shape, x.dtype, "dy");

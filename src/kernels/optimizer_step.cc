@@ -18,6 +18,7 @@ void check_flat(const tensor::ViewBase& view, const tensor::ViewBase& like, cons
 }  // namespace
 
 void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v) {
+  const KernelSpan span(exec, "adamw_step");
   check_floating(p, "p");
   check_flat(p, p, "p");
   check_flat(g, p, "g");
@@ -33,6 +34,7 @@ void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorV
 
 void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, double grad_scale, bool first,
               TensorView p, ConstTensorView g, TensorView buf) {
+  const KernelSpan span(exec, "sgd_step");
   check_floating(p, "p");
   check_flat(p, p, "p");
   check_flat(g, p, "g");
@@ -48,6 +50,7 @@ void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, d
 }
 
 void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) {
+  const KernelSpan span(exec, "add_squared_norm");
   check_floating(x, "x");
   check_flat(x, x, "x");
   count_operands(exec, x);
@@ -70,6 +73,7 @@ void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) {
 }
 
 bool all_finite(Executor& exec, ConstTensorView x) {
+  const KernelSpan span(exec, "all_finite");
   check_floating(x, "x");
   check_flat(x, x, "x");
   count_operands(exec, x);
@@ -78,6 +82,7 @@ bool all_finite(Executor& exec, ConstTensorView x) {
 }
 
 std::int64_t count_zeros(Executor& exec, ConstTensorView x) {
+  const KernelSpan span(exec, "count_zeros");
   check_floating(x, "x");
   check_flat(x, x, "x");
   count_operands(exec, x);

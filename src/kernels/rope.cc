@@ -8,6 +8,7 @@ namespace megatron::kernels {
 
 void rope_in_place(Executor& exec, TensorView x, ConstTensorView cos, ConstTensorView sin,
                    const std::int64_t* positions, bool interleaved, bool inverse) {
+  const KernelSpan span(exec, "rope_in_place");
   check_floating(x, "x");
   MEGATRON_CHECK_EQ(x.num_dims(), 3, "x has shape ", x.shape);
   MEGATRON_CHECK(x.shape[2] <= 1 || x.strides[2] == 1, "x: last stride ", x.strides[2]);

@@ -22,6 +22,28 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 bool is_backward(Op op) { return op == Op::backward || op == Op::backward_input || op == Op::backward_weight; }
 
+const char* op_name(Op op) {
+  switch (op) {
+    case Op::forward:
+      return "forward";
+    case Op::backward:
+      return "backward";
+    case Op::backward_input:
+      return "input gradient";
+    case Op::backward_weight:
+      return "weight gradient";
+    case Op::send_forward:
+      return "send forward";
+    case Op::receive_forward:
+      return "receive forward";
+    case Op::send_backward:
+      return "send backward";
+    case Op::receive_backward:
+      return "receive backward";
+  }
+  return "?";
+}
+
 /// Σ loss·mask, Σ mask and the trained tokens of one micro-batch; true if all trained losses are finite.
 template <typename T>
 bool add_losses(const T* losses, const std::vector<float>& mask, StepOutput& output) {
@@ -120,10 +142,16 @@ StepOutput Engine::Step::run(std::int64_t iteration) {
     if (iteration >= 0) engine_.rank_.context.note_progress(to_text(instruction), iteration);
     MEGATRON_CHECK_EQ(instruction.chunk, 0, to_text(instruction), ": a stage has one chunk");
     const double begin = seconds_since(start);
+    Trace* const trace = engine_.rank_.exec.trace();
+    const TraceSpan span(trace, SpanKind::phase, op_name(instruction.op), {},
+                         trace != nullptr ? to_text(instruction) : std::string());
     execute(instruction);
     output_.times.instructions.push_back({instruction, begin, seconds_since(start)});
   }
-  wait_for_sends();
+  {
+    const TraceSpan span(engine_.rank_.exec.trace(), SpanKind::phase, "complete sends");
+    wait_for_sends();
+  }
   MEGATRON_CHECK(stashes_.empty() && deferred_.empty() && outputs_.empty() && d_inputs_.empty(),
                  "a step ended with unfinished micro-batches");
   return std::move(output_);

@@ -56,6 +56,10 @@ struct LogSpec {
   bool log_num_zeros_in_grad = false;
   std::optional<std::string> log_json;
   bool check_for_nan = true;
+  /// The steps after iteration `profile_step_start` up to `profile_step_end` are recorded with either of the first two.
+  bool profile = false;              // print where their time goes
+  std::optional<std::string> trace;  // file that gets their events
+  std::int64_t profile_step_start = 10, profile_step_end = 12;
 };
 
 enum class ParamsDType : std::uint8_t { float32, bfloat16, float16 };

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "base/rng.h"
 #include "kernels/peak.h"
 #include "spec/model_count.h"
 #include "train/machine.h"
+#include "train/step_recorder.h"
 #include "train/trainer.h"
 
 namespace megatron::train {
@@ -44,7 +46,9 @@ class StepCollector final : public RunListener {
     if (reports.empty()) first_step_end = seconds_since_process_start();
     reports.push_back(report);
   }
+  void profile(const StepProfile& profile) override { recorded = profile; }
   std::vector<StepReport> reports;
+  StepProfile recorded;
   double first_step_end = 0;
 };
 
@@ -73,35 +77,46 @@ double bench_flops(const spec::ModelSpec& model, std::int64_t tokens) {
                                                 static_cast<double>(model.seq_length) * t;
 }
 
-BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps) {
+std::int64_t BenchResult::peak_bytes() const {
+  return std::accumulate(peak_bytes_by_kind.begin(), peak_bytes_by_kind.end(), std::int64_t{0});
+}
+
+namespace {
+
+/// The run of bench_step: the measured steps, then those that are recorded.
+Process make_process(const spec::RunSpec& run, std::int64_t measured) {
   Process process;
   process.run = run;
-  process.run.batch.train_iters = warmup + steps;
+  spec::LogSpec& log = process.run.log;
+  const std::int64_t recorded = log.profile ? kRecordedSteps : log.trace.has_value() ? 1 : 0;
+  log.profile_step_start = measured;
+  log.profile_step_end = measured + recorded;
+  process.run.batch.train_iters = measured + recorded;
   process.run.batch.eval_iters = 0;
-  process.data.train =
-      std::make_shared<RandomTokens>((warmup + steps) * run.batch.global_batch_size, 4 * run.batch.global_batch_size,
-                                     run.model.seq_length, run.model.vocab_size);
-  const std::unique_ptr<comm::World> world = create_world(process.run);
-  StepCollector collector;
-  BenchResult result;
-  std::mutex mutex;
-  TrainHooks hooks;
-  hooks.at_end = [&](RankParts& parts) {
-    const std::int64_t rss = peak_resident_bytes();  // before the measurement below adds its own
-    parts.mesh().world.barrier("bench.peak");
-    Tensor rate = parts.exec().empty({1}, DType::float64, MemoryKind::communication);
-    rate.data<double>()[0] = kernels::matmul_peak(parts.exec(), kPeakSizes, kPeakRepetitions);
-    if (!parts.mesh().world.trivial()) rate = parts.mesh().world.all_reduce(std::move(rate), "bench.peak_rate");
-    const std::lock_guard<std::mutex> lock(mutex);
-    result.parameters = parts.num_parameters();
-    result.threads_per_rank = parts.exec().num_threads();
-    result.peak_rss_bytes = std::max(result.peak_rss_bytes, rss);
-    result.matmul_peak_flops_per_second = std::as_const(rate).data<double>()[0];
-  };
-  run_training(*world, process, &collector, hooks);
-  if (!world->is_main_process()) return result;
+  const std::int64_t batch = run.batch.global_batch_size;
+  process.data.train = std::make_shared<RandomTokens>((measured + recorded) * batch, 4 * batch, run.model.seq_length,
+                                                      run.model.vocab_size);
+  return process;
+}
 
-  const std::vector<StepReport>& reports = collector.reports;
+/// Memory at the end of the measured steps, before recording and the measurement of the peak add their own.
+void add_memory(BenchResult& result, RankParts& parts) {
+  const tensor::MemoryTracker& tracker = parts.exec().allocator().tracker();
+  for (std::size_t k = 0; k < tensor::kNumMemoryKinds; ++k)
+    result.peak_bytes_by_kind[k] += tracker.at_peak(static_cast<MemoryKind>(k));
+  result.peak_rss_bytes = std::max(result.peak_rss_bytes, peak_resident_bytes());
+}
+
+/// Rate of the square products of all ranks together.
+double measure_peak(RankParts& parts) {
+  parts.mesh().world.barrier("bench.peak");
+  Tensor rate = parts.exec().empty({1}, DType::float64, MemoryKind::communication);
+  rate.data<double>()[0] = kernels::matmul_peak(parts.exec(), kPeakSizes, kPeakRepetitions);
+  if (!parts.mesh().world.trivial()) rate = parts.mesh().world.all_reduce(std::move(rate), "bench.peak_rate");
+  return std::as_const(rate).data<double>()[0];
+}
+
+void take_reports(BenchResult& result, const std::vector<StepReport>& reports, std::int64_t warmup) {
   result.tokens_per_step = reports.front().computed_tokens;
   result.step_seconds = median_of(reports, warmup, &StepReport::step_seconds);
   result.forward_seconds = median_of(reports, warmup, &StepReport::forward_seconds);
@@ -109,11 +124,48 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
   result.exposed_seconds = median_of(reports, warmup, &StepReport::exposed_seconds);
   result.optimizer_seconds = median_of(reports, warmup, &StepReport::optimizer_seconds);
   result.tokens_per_second = static_cast<double>(result.tokens_per_step) / result.step_seconds;
+  result.first_loss = reports.front().loss;
+  result.last_loss = reports.back().loss;
+}
+
+}  // namespace
+
+BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps) {
+  const std::int64_t measured = warmup + steps;
+  const Process process = make_process(run, measured);
+  const std::unique_ptr<comm::World> world = create_world(process.run);
+  StepCollector collector;
+  BenchResult result;
+  std::mutex mutex;
+  TrainHooks hooks;
+  hooks.after_step = [&](RankParts& parts, const StepReport& report) {
+    if (report.iteration != measured) return;
+    const std::lock_guard<std::mutex> lock(mutex);
+    add_memory(result, parts);
+  };
+  hooks.at_end = [&](RankParts& parts) {
+    const double peak = measure_peak(parts);
+    const MachineLimits limits = run.log.profile ? measure_limits(parts, /*matmul_seconds=*/0.0) : MachineLimits{};
+    const std::lock_guard<std::mutex> lock(mutex);
+    result.parameters = parts.num_parameters();
+    result.threads_per_rank = parts.exec().num_threads();
+    result.matmul_peak_flops_per_second = peak;
+    result.profile.limits = {peak / parts.mesh().world_size, limits.copy_bytes_per_second};
+  };
+  run_training(*world, process, &collector, hooks);
+  if (!world->is_main_process()) return result;
+
+  std::vector<StepReport>& reports = collector.reports;
+  if (std::ssize(reports) < measured)
+    throw Error(str_cat("the run ended after ", reports.size(), " of ", measured, " steps: nothing was measured"));
+  reports.resize(static_cast<std::size_t>(measured));
+  take_reports(result, reports, warmup);
   result.model_flops = bench_flops(run.model, result.tokens_per_step);
   result.model_flops_per_second = result.model_flops / result.step_seconds;
   result.seconds_to_first_step_end = collector.first_step_end;
-  result.first_loss = reports.front().loss;
-  result.last_loss = reports.back().loss;
+  const MachineLimits limits = result.profile.limits;
+  result.profile = std::move(collector.recorded);
+  result.profile.limits = limits;
   return result;
 }
 

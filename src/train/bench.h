@@ -2,16 +2,21 @@
 // beside.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "spec/run_spec.h"
+#include "tensor/memory_tracker.h"
+#include "train/step_profile.h"
 
 namespace megatron::train {
 
 constexpr std::int64_t kPeakSizes[] = {2048, 3072, 4096};
 constexpr std::int64_t kPeakRepetitions = 5;
+/// Steps that are recorded for a profile, behind the measured ones.
+constexpr std::int64_t kRecordedSteps = 3;
 
 struct BenchResult {
   std::int64_t parameters = 0, tokens_per_step = 0;
@@ -24,11 +29,16 @@ struct BenchResult {
   /// Best of kPeakRepetitions square fp32 products of each of kPeakSizes; all ranks at the same time.
   double matmul_peak_flops_per_second = 0;
   double seconds_to_first_step_end = 0;  // from the start of the process
-  std::int64_t peak_rss_bytes = 0;
-  double first_loss = 0, last_loss = 0;
+  std::int64_t peak_rss_bytes = 0;       // of the first process
+  /// What the ranks of that process held by kind, each rank at the moment of its largest total, added up.
+  std::array<std::int64_t, tensor::kNumMemoryKinds> peak_bytes_by_kind{};
+  std::int64_t peak_bytes() const;       // their sum
+  double first_loss = 0, last_loss = 0;  // of the first step, and of the last measured one
+  StepProfile profile;                   // no ranks without run.log.profile
 };
 
-/// Trains `warmup` + `steps` steps on random token ids.
+/// Trains `warmup` + `steps` steps on random token ids. With run.log.profile or .trace further steps follow, which are
+/// recorded and not measured: kRecordedSteps, or one for a trace alone.
 BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps);
 
 /// 6·N·T + 6·layers·width·seq·T: N = parameters without embedding tables but with the head's matrix, T = tokens of a

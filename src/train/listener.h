@@ -4,6 +4,7 @@
 #include <string>
 
 #include "train/report.h"
+#include "train/step_profile.h"
 
 namespace megatron::train {
 
@@ -16,6 +17,8 @@ class RunListener {
   virtual void step(const StepReport& report) { (void)report; }
   /// Rate of the matrix product on this machine, all ranks together, measured after the first step if asked for.
   virtual void peak(double flops_per_second) { (void)flops_per_second; }
+  /// Where the time of the recorded steps went (--profile).
+  virtual void profile(const StepProfile& profile) { (void)profile; }
   virtual void evaluation(const EvaluationReport& report) { (void)report; }
 };
 

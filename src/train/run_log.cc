@@ -35,6 +35,11 @@ void RunLog::peak(double flops_per_second) {
   summary_ = metrics::RunSummary(config_);
 }
 
+void RunLog::profile(const StepProfile& profile) {
+  flush();
+  console_.line(profile_table(profile));
+}
+
 metrics::StepRecord RunLog::record_of(const StepReport& report) const {
   metrics::StepRecord record;
   record.iteration = report.iteration;

@@ -22,6 +22,7 @@ class RunLog final : public RunListener {
   void step(const StepReport& report) override;
   void evaluation(const EvaluationReport& report) override;
   void peak(double flops_per_second) override;
+  void profile(const StepProfile& profile) override;
   /// The line of an interval that was not full yet.
   void flush();
   /// Averages, throughput and peak memory of the run.

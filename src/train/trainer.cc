@@ -17,6 +17,7 @@
 #include "train/schedules.h"
 #include "train/startup.h"
 #include "train/state_io.h"
+#include "train/step_recorder.h"
 #include "train/step_summary.h"
 
 namespace megatron::train {
@@ -41,11 +42,15 @@ class Trainer {
   void set_up();
   void train();
   StepReport step();
+  std::vector<nn::MicroBatch> next_batches();
+  pipeline::StepOutput compute(const std::vector<nn::MicroBatch>& batches);
   void update(StepSummary& summary, const std::string& seen, StepReport& report);
   void evaluate_split(const data::Dataset* dataset, const char* split, bool at_end);
   void final_evaluations();
   void save();
   void measure_peak();
+  void report_recording();
+  TraceSpan phase(const char* name) { return {parts_.exec().trace(), SpanKind::phase, name}; }
   bool should_end(const StepSummary& summary);
   void say(const std::string& text) {
     if (listener_ != nullptr) listener_->line(text);
@@ -63,6 +68,7 @@ class Trainer {
   RunListener* listener_;
   const TrainHooks& hooks_;
   RankParts parts_;
+  StepRecorder recorder_{parts_, context_};
   schedule::LrSchedule schedule_;
   std::unique_ptr<data::SampleOrder> order_;
   std::vector<schedule::Instruction> program_;
@@ -81,6 +87,7 @@ TrainOutcome Trainer::run() {
     say("training is skipped (--skip-train)");
   } else {
     train();
+    if (recorder_.asked()) report_recording();
   }
   const bool failed = outcome_.reason == EndReason::not_finite;
   if (run_.checkpoint.save.has_value() && position_.iteration > 0 && !run_.batch.skip_train && !failed) save();
@@ -137,6 +144,7 @@ void Trainer::train() {
       return;
     }
     if (listener_ != nullptr) listener_->step(report);
+    if (recorder_.complete()) report_recording();
     if (hooks_.after_step) hooks_.after_step(parts_, report);
     if (summary_.stop_signal() == 0 && run_.batch.eval_interval.has_value() &&
         position_.iteration % *run_.batch.eval_interval == 0 && process_.data.valid != nullptr)
@@ -148,24 +156,41 @@ void Trainer::train() {
   }
 }
 
+std::vector<nn::MicroBatch> Trainer::next_batches() {
+  const TraceSpan span = phase("data");
+  return make_micro_batches(*process_.data.train, *order_,
+                            {position_.consumed_samples, run_.batch.global_batch_size, run_.batch.micro_batch_size},
+                            parts_.mesh(), run_.parallel.sequence_parallel);
+}
+
+pipeline::StepOutput Trainer::compute(const std::vector<nn::MicroBatch>& batches) {
+  {
+    const TraceSpan span = phase("start gradients");
+    parts_.grad_buffer().start_step(std::ssize(batches));
+  }
+  pipeline::StepOutput output =
+      parts_.engine().run_step(program_, batches, &parts_.grad_buffer(), position_.iteration + 1);
+  const TraceSpan span = phase("complete gradients");
+  parts_.grad_buffer().finish_step();
+  return output;
+}
+
 StepReport Trainer::step() {
+  const StepRecorder::Step recording(recorder_, position_.iteration + 1);
   const double start = monotonic_seconds();
   context_.note_progress("step", position_.iteration + 1);
-  const auto batches =
-      make_micro_batches(*process_.data.train, *order_,
-                         {position_.consumed_samples, run_.batch.global_batch_size, run_.batch.micro_batch_size},
-                         parts_.mesh(), run_.parallel.sequence_parallel);
+  const std::vector<nn::MicroBatch> batches = next_batches();
   const double data_end = monotonic_seconds();
-  parts_.grad_buffer().start_step(static_cast<std::int64_t>(batches.size()));
-  const pipeline::StepOutput output =
-      parts_.engine().run_step(program_, batches, &parts_.grad_buffer(), position_.iteration + 1);
-  parts_.grad_buffer().finish_step();
+  const pipeline::StepOutput output = compute(batches);
 
   StepSummary local = local_summary(parts_.mesh(), output, pending_signal());
   local.exposed_seconds += parts_.grad_buffer().exposed_seconds();
   local.data_seconds = data_end - start;
   local.out_of_time = out_of_time() ? 1 : 0;
-  summary_ = reduce_summary(parts_.rank(), local, "step_summary");
+  {
+    const TraceSpan span = phase("summary");
+    summary_ = reduce_summary(parts_.rank(), local, "step_summary");
+  }
 
   const double ranks = parts_.mesh().world_size;
   StepReport report;
@@ -187,6 +212,7 @@ StepReport Trainer::step() {
 }
 
 void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& report) {
+  const TraceSpan span = phase("optimizer");
   const bool check = run_.log.check_for_nan;
   report.nan = !std::isfinite(report.loss) || summary.bad_ranks > 0;
   const auto fail = [&](const std::string& gradient) {
@@ -220,6 +246,19 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
   } else {
     position_.schedule_samples += run_.batch.global_batch_size;
   }
+}
+
+void Trainer::report_recording() {
+  if (recorder_.finished()) return;
+  if (!recorder_.recorded())
+    return say(str_cat("no step was recorded: none of iterations ", run_.log.profile_step_start + 1, " to ",
+                       run_.log.profile_step_end, " (--profile-step-start, --profile-step-end) was trained"));
+  std::vector<std::string> lines;
+  StepProfile profile = recorder_.finish(lines);
+  for (const std::string& line : lines) say(line);
+  if (!run_.log.profile) return;
+  if (process_.measure_peak) profile.limits = measure_limits(parts_, 0.3);
+  if (listener_ != nullptr) listener_->profile(profile);
 }
 
 void Trainer::measure_peak() {

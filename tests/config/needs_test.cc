@@ -62,6 +62,27 @@ TEST(Needs, AnIdleOptionIsAnErrorThatNamesItsSwitch) {
   }
 }
 
+TEST(Needs, RecordedStepsMustBeAmongThoseOfTheRun) {
+  const ParsedRun idle = validate("--profile-step-start 3 --profile-step-end 4");
+  EXPECT_TRUE(idle.accepted());
+  for (const char* name : {"--profile-step-start 3", "--profile-step-end 4"})
+    EXPECT_EQ(std::count(idle.notices.begin(), idle.notices.end(),
+                         std::string(name) + " (command line) has no effect: needs --profile or --trace"),
+              1);
+  EXPECT_TRUE(validate("--trace t.json --profile-step-start 3 --profile-step-end 4").accepted());
+  EXPECT_TRUE(validate("--profile --profile-step-start 8").accepted());
+  const std::pair<const char*, const char*> refused[] = {
+      {"--profile", "the run ends before iteration 11, the first to be recorded; nearest: --profile-step-start 8"},
+      {"--trace t.json --profile-step-start 9", "nearest: --profile-step-start 8"},
+      {"--trace t.json --profile-step-start 4 --profile-step-end 4", "must be above the start"},
+      {"--profile --skip-train --eval-iters 1", "--skip-train and --profile exclude each other"}};
+  for (const auto& [words, text] : refused) {
+    const ParsedRun run = validate(words);
+    ASSERT_EQ(run.errors.size(), 1u) << words;
+    EXPECT_NE(run.errors[0].find(text), std::string::npos) << run.errors[0];
+  }
+}
+
 /// Public scripts that Megatron accepts give it alone.
 TEST(Needs, SaveIntervalAloneIsANotice) {
   const ParsedRun run = validate("--save-interval 5");

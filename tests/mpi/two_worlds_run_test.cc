@@ -1,6 +1,10 @@
 // One run with thread ranks and with MPI processes: equal text in the JSON log, equal bytes in the checkpoint.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "mpi/run_process.h"
 
 namespace megatron::comm {
@@ -55,6 +59,47 @@ TEST(TwoWorlds, SequenceParallelRunGoesOnInTheOtherWorld) {
   // Appended to the first half's log, by one rank.
   expect_equal_logs(folder / "straight.log", folder / "halves.log", 6);
   EXPECT_TRUE(folder_bytes(folder / "straight") == folder_bytes(folder / "halves"));
+}
+
+/// What each rank did in a trace, without its times.
+std::map<int, std::vector<std::string>> names_by_rank(const std::string& path) {
+  std::ifstream file(path);
+  const nlohmann::json trace = nlohmann::json::parse(file);
+  std::map<int, std::vector<std::string>> names;
+  for (const nlohmann::json& event : trace.at("traceEvents"))
+    names[event.at("pid").get<int>()].push_back(event.at("name").get<std::string>() +
+                                                event.at("args").value("instruction", ""));
+  return names;
+}
+
+// The processes send their records to the first one: the file holds the same events of the same ranks.
+TEST(TwoWorlds, OneTraceOfAllProcesses) {
+  MEGATRON_REQUIRE_MPIRUN();
+  const TemporaryFolder folder;
+  const auto traced = [&](const char* name) {
+    return Words{"--tensor-model-parallel-size",
+                 "2",
+                 "--pipeline-model-parallel-size",
+                 "2",
+                 "--train-iters",
+                 "3",
+                 "--profile-step-start",
+                 "1",
+                 "--profile-step-end",
+                 "2",
+                 "--profile",
+                 "--trace",
+                 folder / name};
+  };
+  const ChildResult threads = train_threads(traced("threads.json"));
+  ASSERT_EQ(threads.exit_status, 0) << threads.output;
+  const ChildResult processes = train_mpi(4, traced("processes.json"));
+  ASSERT_EQ(processes.exit_status, 0) << processes.output;
+  for (const ChildResult* result : {&threads, &processes})
+    EXPECT_EQ(count_of(result->output, "1 step from iteration 2, mean of 4 ranks"), 1) << result->output;
+  const auto expected = names_by_rank(folder / "threads.json");
+  EXPECT_EQ(expected.size(), 4U);
+  EXPECT_EQ(names_by_rank(folder / "processes.json"), expected);
 }
 
 // What is refused before MPI is joined needs no launcher: its environment is enough.

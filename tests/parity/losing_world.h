@@ -103,6 +103,7 @@ class LosingContext final : public comm::RankContext {
   }
   comm::TrafficCounters& traffic() override { return inner_.traffic(); }
   void note_progress(std::string_view what, std::int64_t iteration) override { inner_.note_progress(what, iteration); }
+  void set_trace(Trace* trace) override { inner_.set_trace(trace); }
 
  private:
   comm::RankContext& inner_;

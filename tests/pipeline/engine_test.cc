@@ -218,6 +218,7 @@ class RecordingContext : public comm::RankContext {
   void note_progress(std::string_view what, std::int64_t iteration) override {
     notes += str_cat(what, "@", iteration, " ");
   }
+  void set_trace(Trace* trace) override { inner_.set_trace(trace); }
   std::string notes;
 
  private:

@@ -46,6 +46,7 @@ class Collector final : public train::RunListener {
   explicit Collector(SmallResult& result) : result_(result) {}
   void line(const std::string& text) override { result_.lines.push_back(text); }
   void step(const train::StepReport& report) override { result_.steps.push_back(report); }
+  void profile(const train::StepProfile& profile) override { result_.profiles.push_back(profile); }
   void evaluation(const train::EvaluationReport& report) override { result_.evaluations.push_back(report); }
 
  private:

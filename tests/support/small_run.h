@@ -43,6 +43,7 @@ struct SmallResult {
   train::TrainOutcome outcome;
   std::vector<train::StepReport> steps;
   std::vector<train::EvaluationReport> evaluations;
+  std::vector<train::StepProfile> profiles;
   std::vector<std::string> lines;
   Weights weights;
 };

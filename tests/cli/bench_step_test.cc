@@ -1,0 +1,96 @@
+// megatron bench step as a user runs it: its figures, its profile, its trace, what it refuses.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "support/shell_command.h"
+#include "support/temporary_folder.h"
+
+namespace megatron {
+namespace {
+
+using nlohmann::json;
+using testing::CommandResult;
+using testing::run_command;
+using testing::TemporaryFolder;
+
+/// A preset made small: two ranks, two steps.
+CommandResult bench_step(const std::string& more) {
+  return run_command(std::string(MEGATRON_BINARY) +
+                     " bench step --preset tiny --seq-length 32 --max-position-embeddings 32 --num-layers 2"
+                     " --micro-batch-size 1 --threads-per-rank 1 --world-size 2 --tensor-model-parallel-size 2"
+                     " --steps 2 --warmup 1 " +
+                     more + " 2>&1");
+}
+
+TEST(BenchStep, ProfileOfEachRankAddsUpToItsStep) {
+  const CommandResult result = bench_step("--profile --json");
+  ASSERT_EQ(result.status, 0) << result.output;
+  const json line = json::parse(result.output);
+  ASSERT_EQ(line.at("profile_step_seconds").size(), 2U);
+  EXPECT_GT(line.at("copy_peak_bytes_per_second").get<double>(), 0.0);
+  std::set<std::string> names;
+  for (int rank = 0; rank < 2; ++rank) {
+    double seconds = 0, share = 0;
+    for (const json& row : line.at("profile")) {
+      if (row.at("rank") != rank) continue;
+      seconds += row.at("seconds").get<double>();
+      share += row.at("share").get<double>();
+      names.insert(row.at("name").get<std::string>());
+      if (row.at("name") == "matmul_forward") {
+        EXPECT_GT(row.at("flops_per_second").get<double>(), 0.0);
+        EXPECT_GT(row.at("share_of_limit").get<double>(), 0.0);
+      }
+    }
+    EXPECT_NEAR(share, 1.0, 1e-9);
+    EXPECT_NEAR(seconds / line.at("profile_step_seconds")[static_cast<std::size_t>(rank)].get<double>(), 1.0, 1e-9);
+  }
+  for (const char* name : {"matmul_forward", "matmul_dgrad", "matmul_wgrad", "attention_forward", "attention_backward",
+                           "norm_forward", "adamw_step", "wait all_reduce tp", "other in forward"})
+    EXPECT_TRUE(names.count(name)) << name;
+}
+
+TEST(BenchStep, TableAndTraceStandBesideTheFigures) {
+  const TemporaryFolder folder;
+  const CommandResult result = bench_step("--profile --trace " + (folder / "trace.json"));
+  ASSERT_EQ(result.status, 0) << result.output;
+  EXPECT_NE(result.output.find("ratio_to_matmul_peak"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find(" of products"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("100.0 % "), std::string::npos) << result.output;
+  std::ifstream file(folder / "trace.json");
+  std::set<int> ranks;
+  for (const json& event : json::parse(file).at("traceEvents")) ranks.insert(event.at("pid").get<int>());
+  EXPECT_EQ(ranks, (std::set<int>{0, 1}));
+}
+
+TEST(BenchStep, ProfileChangesNoLossAndMemoryAddsUp) {
+  const json plain = json::parse(bench_step("--json").output);
+  const json profiled = json::parse(bench_step("--json --profile").output);
+  EXPECT_EQ(plain.count("profile"), 0U);
+  for (const char* key : {"first_loss", "last_loss", "peak_bytes", "peak_bytes_by_kind"})
+    EXPECT_EQ(plain.at(key), profiled.at(key)) << key;
+  std::int64_t sum = 0;
+  for (const json& bytes : plain.at("peak_bytes_by_kind")) sum += bytes.get<std::int64_t>();
+  EXPECT_EQ(sum, plain.at("peak_bytes").get<std::int64_t>());
+  EXPECT_GT(plain.at("peak_rss_bytes").get<std::int64_t>(), 0);
+}
+
+TEST(BenchStep, RefusesInOneLine) {
+  const std::vector<std::tuple<std::string, int, std::string>> cases = {
+      {"--trace /nonexistent/t.json", 1, "--trace /nonexistent/t.json: cannot open: No such file or directory\n"},
+      {"--train-iters 5", 2, "--train-iters: bench step trains"},
+      {"--train-samples=5", 2, "--train-samples: bench step trains"},
+      {"--profile-step-start 1", 2, "--profile-step-start: bench step trains"},
+      {"--trace", 2, "--trace: a value is missing\n"}};
+  for (const auto& [options, status, text] : cases) {
+    const CommandResult result = bench_step(options);
+    EXPECT_EQ(result.status, status) << options;
+    EXPECT_EQ(result.output.substr(0, text.size()), text);
+    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+  }
+}
+
+}  // namespace
+}  // namespace megatron

@@ -58,7 +58,7 @@ TEST(BenchStep, ProfileTraceAndMemoryAgreeWithThemselves) {
     EXPECT_NEAR(line.at("profile_step_seconds")[rank].get<double>() / traced_seconds[rank], 1.0, 1e-9);
     for (const char* name :
          {"matmul_forward", "matmul_dgrad", "matmul_wgrad", "attention_forward", "attention_backward", "norm_forward",
-          "adamw_step", "wait all_reduce tp", "other in forward"})
+          "adamw_step", "post all_reduce tp", "other in forward"})
       EXPECT_TRUE(names.count(name)) << name;
   }
 

@@ -106,8 +106,9 @@ TEST(StepRecorder, EveryRankHasNestedSpansOfItsSteps) {
       EXPECT_EQ(count(spans, name), 2) << name;
     EXPECT_GT(count(spans, "matmul_forward"), 0);
     EXPECT_GT(count(spans, "adamw_step"), 0);
-    EXPECT_GT(count(spans, "wait reduce_scatter tp"), 0);
-    EXPECT_EQ(count(spans, "wait receive pp"), 2 * 4);
+    EXPECT_GT(count(spans, "post reduce_scatter tp"), 0);
+    EXPECT_EQ(count(spans, "post receive pp"), 2 * 4);
+    EXPECT_LE(count(spans, "wait receive pp"), 2 * 4);  // what has arrived needs no wait
     for (const Span& span : spans) {
       if (span.category == "step") {
         EXPECT_EQ(span.parent, -1);

@@ -64,6 +64,8 @@ struct StepRequest {
   }
 };
 
+constexpr std::int64_t kSettingsIterations = 1;
+
 /// What every measured step has, whatever its size.
 constexpr const char* kStepSettings[] = {"--tokenizer-type",
                                          "NullTokenizer",
@@ -178,6 +180,8 @@ int bench_step(Arguments args) {
   config::ParsedRun parsed = config::parse_run(request.rest, {config::ParseMode::train, {}, launcher_size(), preset});
   config::require_accepted(parsed);
   print_notices(parsed);
+  if (parsed.spec.batch.train_iters != kSettingsIterations && is_first_process())
+    std::fputs("notice: train_iters of the configuration has no effect: --warmup and --steps count\n", stderr);
   spec::LogSpec& log = parsed.spec.log;
   log.profile = log.profile || request.profile;
   if (request.trace.has_value()) log.trace = request.trace;

@@ -30,8 +30,9 @@ tsan:
 	@scripts/run-tests.sh build-tsan
 
 bench:
-	@scripts/install-deps.sh build
+	@scripts/install-deps.sh bench
 	@scripts/build.sh "$(BUILD)" -DMEGATRON_TESTS=OFF
+	@cmake --build "$(BUILD)" --target kernel_bench -j $(JOBS)
 	@bench/run.sh "$(BUILD)"
 
 format:

@@ -3,6 +3,7 @@
 #   scripts/install-deps.sh build        compile and run
 #   scripts/install-deps.sh demo         build, and the text that the demo trains on
 #   scripts/install-deps.sh test         build, and what the tests use
+#   scripts/install-deps.sh bench        build, and what measures single kernels
 #   scripts/install-deps.sh dev          test, and clang, clang-format, clang-tidy, ccache
 set -euo pipefail
 
@@ -10,6 +11,7 @@ build=(g++ cmake ninja-build pkg-config libhwy-dev libopenmpi-dev openmpi-bin nl
        libxxhash-dev)
 demo=(bible-kjv bible-kjv-text)
 test=(libgtest-dev iproute2)
+bench=(libbenchmark-dev)
 dev=(clang-14 clang-format-14 clang-tidy-14 ccache libdnnl-dev)
 
 purpose="${1:-}"
@@ -17,8 +19,9 @@ case "$purpose" in
   build) packages=("${build[@]}") ;;
   demo) packages=("${build[@]}" "${demo[@]}") ;;
   test) packages=("${build[@]}" "${test[@]}") ;;
-  dev) packages=("${build[@]}" "${demo[@]}" "${test[@]}" "${dev[@]}") ;;
-  *) echo "usage: scripts/install-deps.sh build|demo|test|dev" >&2; exit 2 ;;
+  bench) packages=("${build[@]}" "${bench[@]}") ;;
+  dev) packages=("${build[@]}" "${demo[@]}" "${test[@]}" "${bench[@]}" "${dev[@]}") ;;
+  *) echo "usage: scripts/install-deps.sh build|demo|test|bench|dev" >&2; exit 2 ;;
 esac
 
 missing=()

@@ -1,4 +1,5 @@
 // megatron bench matmul|attention|optimizer: single kernels.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -6,6 +7,7 @@
 #include "base/units.h"
 #include "cli/bench.h"
 #include "kernels/attention.h"
+#include "kernels/bandwidth.h"
 #include "kernels/initialize.h"
 #include "kernels/matmul.h"
 #include "kernels/optimizer_step.h"
@@ -105,18 +107,29 @@ int bench_optimizer(Arguments args) {
   Tensor p = random_tensor(exec, {n}, 1), m = exec.zeros({n}, DType::float32), v = exec.zeros({n}, DType::float32);
   const Tensor g = random_tensor(exec, {n}, 2);
   const kernels::AdamStep step{1e-4, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1.0};
-  const double seconds = median_seconds([&] { kernels::adamw_step(exec, step, p, g, m, v); });
-  const double norm = median_seconds([&] {
+  // The copy before, between and after, so that all see the same machine.
+  constexpr std::int64_t kCopyBytes = 512 * kMiB;
+  double copy = kernels::copy_bandwidth(exec, kCopyBytes, 3);
+  const kernels::Timing adam = kernels::time_repeated(0.5, 5, [&] { kernels::adamw_step(exec, step, p, g, m, v); });
+  copy = std::max(copy, kernels::copy_bandwidth(exec, kCopyBytes, 3));
+  const kernels::Timing norm = kernels::time_repeated(0.5, 5, [&] {
     ExactSum sum;
     kernels::add_squared_norm(exec, g, sum);
   });
+  copy = std::max(copy, kernels::copy_bandwidth(exec, kCopyBytes, 3));
   // AdamW reads p, g, m, v and writes p, m, v; the norm reads g.
+  const double adam_bytes = 28.0 * static_cast<double>(n), norm_bytes = 4.0 * static_cast<double>(n);
   print_bench(nlohmann::ordered_json{{"parameters", n},
                                      {"threads", exec.num_threads()},
-                                     {"adamw_seconds", seconds},
-                                     {"adamw_bytes_per_second", 28.0 * static_cast<double>(n) / seconds},
-                                     {"norm_seconds", norm},
-                                     {"norm_bytes_per_second", 4.0 * static_cast<double>(n) / norm}},
+                                     {"adamw_seconds", adam.median_seconds},
+                                     {"adamw_best_seconds", adam.best_seconds},
+                                     {"adamw_bytes_per_second", adam_bytes / adam.median_seconds},
+                                     {"norm_seconds", norm.median_seconds},
+                                     {"norm_best_seconds", norm.best_seconds},
+                                     {"norm_bytes_per_second", norm_bytes / norm.median_seconds},
+                                     {"copy_bytes_per_second", copy},
+                                     {"ratio_to_copy", adam_bytes / adam.best_seconds / copy},
+                                     {"norm_ratio_to_copy", norm_bytes / norm.best_seconds / copy}},
               numbers.json());
   return 0;
 }

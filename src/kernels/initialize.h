@@ -15,5 +15,7 @@ void fill_normal(Executor& exec, PhiloxKey key, double std, std::int64_t row, st
 void fill_uniform(Executor& exec, PhiloxKey key, double bound, std::int64_t row, std::int64_t col,
                   std::int64_t logical_cols, TensorView w_box);
 void fill_constant(Executor& exec, double value, TensorView w);
+/// Has the system give every page of w (dense) its memory now, on all threads; values stay.
+void claim_pages(Executor& exec, TensorView w);
 
 }  // namespace megatron::kernels

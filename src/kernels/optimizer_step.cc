@@ -1,8 +1,5 @@
 #include "kernels/optimizer_step.h"
 
-#include <algorithm>
-
-#include "base/units.h"
 #include "kernels/checks.h"
 #include "kernels/cpu/optimizer_step.h"
 #include "kernels/ref/optimizer_step.h"
@@ -59,17 +56,7 @@ void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) {
     if (!exec.is_meta()) ref::add_squared_norm(x, sum);
     return;
   }
-  // Pieces of bounded size, so that the list of segment sums stays small.
-  constexpr std::int64_t kPiece = std::int64_t{1} << 22;
-  const ConstTensorView flat = x.reshape({x.numel()});
-  const std::int64_t segments = ceil_div(std::min(kPiece, x.numel()), kNormSegment);
-  auto* sums = reinterpret_cast<double*>(exec.scratch(segments * dtype_size(DType::float64)));
-  if (exec.is_meta()) return;
-  for (std::int64_t begin = 0; begin < x.numel(); begin += kPiece) {
-    const std::int64_t end = std::min(x.numel(), begin + kPiece);
-    cpu::squared_segments(exec, flat.slice(0, begin, end), sums);
-    for (std::int64_t s = 0; s < ceil_div(end - begin, kNormSegment); ++s) sum.add(sums[s]);
-  }
+  if (!exec.is_meta()) cpu::add_squared_norm(exec, x, sum);
 }
 
 bool all_finite(Executor& exec, ConstTensorView x) {

@@ -95,7 +95,7 @@ void GradBuffer::start_step(std::int64_t num_micro_batches) {
   exposed_seconds_ = 0.0;
   for (Bucket& bucket : buckets_) bucket.num_complete = 0;
   for (auto& [parameter, slot] : slots_) slot.reports = 0;
-  // New memory is zero: the first backward is the first to touch it.
+  // New memory is zero.
   if (buffer_.defined() && std::exchange(written_, true)) kernels::fill_zero(rank_.exec, buffer_);
 }
 

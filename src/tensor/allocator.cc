@@ -1,7 +1,5 @@
 #include "tensor/allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -16,37 +14,23 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;
 constexpr std::int64_t kPage = 4 * kKiB;
-constexpr std::int64_t kHugePage = 2 * kMiB;
+constexpr std::int64_t kLeastCut = 256 * kKiB;
 
-/// Whether a block of this size is a mapping of its own, else it is the heap's.
-bool is_mapped(std::int64_t size) { return size >= kHugePage; }
+/// Whether a block of this size comes from the arena, else it is the heap's.
+bool is_cut(std::int64_t size) { return size >= kLeastCut; }
 
 /// Small blocks: size classes an eighth of a power of two apart, so that a freed block serves any later request of its
-/// class. Mapped blocks: whole pages and no more, since what lies behind the request may stay unused for good.
+/// class. Blocks of the arena: whole pages and no more, since what lies behind the request may stay unused for good.
 std::int64_t block_size(std::int64_t bytes) {
   const std::int64_t size = std::max<std::int64_t>(round_up(bytes, kAlignment), kAlignment);
   std::int64_t step = kAlignment;
   while (step * 16 < size) step *= 2;
   const std::int64_t size_class = round_up(size, step);
-  return is_mapped(size_class) ? round_up(std::max(bytes, kHugePage), kPage) : size_class;
+  return is_cut(size_class) ? round_up(std::max(bytes, kLeastCut), kPage) : size_class;
 }
 
 /// Largest block that may serve a request for one of `size`.
-std::int64_t largest_fit(std::int64_t size) { return is_mapped(size) ? size + size / 8 : size; }
-
-/// Zero pages that start at a huge page's border; null where there is no memory.
-std::byte* map_pages(std::int64_t size) {
-  const auto whole = static_cast<std::size_t>(size + kHugePage);
-  void* const mapped = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) return nullptr;
-  const auto start = reinterpret_cast<std::uintptr_t>(mapped);
-  const auto skipped = static_cast<std::size_t>(-start % static_cast<std::uintptr_t>(kHugePage));
-  auto* const block = static_cast<std::byte*>(mapped) + skipped;
-  if (skipped > 0) ::munmap(mapped, skipped);
-  ::munmap(block + size, whole - skipped - static_cast<std::size_t>(size));
-  ::madvise(block, static_cast<std::size_t>(size), MADV_HUGEPAGE);
-  return block;
-}
+std::int64_t largest_fit(std::int64_t size) { return is_cut(size) ? size + size / 8 : size; }
 
 }  // namespace
 
@@ -58,13 +42,8 @@ std::shared_ptr<Allocator> Allocator::create(Device device) {
 
 Allocator::~Allocator() {
   for (auto& [capacity, blocks] : free_blocks_)
-    for (std::byte* block : blocks) {
-      if (is_mapped(capacity)) {
-        ::munmap(block, static_cast<std::size_t>(capacity));
-      } else {
-        std::free(block);
-      }
-    }
+    for (std::byte* block : blocks)
+      if (!is_cut(capacity)) std::free(block);
 }
 
 Allocator::Block Allocator::take_block(std::int64_t bytes) {
@@ -76,11 +55,11 @@ Allocator::Block Allocator::take_block(std::int64_t bytes) {
     if (found->second.empty()) free_blocks_.erase(found);
     return block;
   }
-  const bool mapped = is_mapped(size);
-  auto* const data = mapped ? map_pages(size)
-                            : static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(kAlignment),
-                                                                         static_cast<std::size_t>(size)));
-  return {data, size, mapped};
+  const bool cut = is_cut(size);
+  auto* const data = cut ? arena_.cut(size)
+                         : static_cast<std::byte*>(std::aligned_alloc(static_cast<std::size_t>(kAlignment),
+                                                                      static_cast<std::size_t>(size)));
+  return {data, size, cut};
 }
 
 std::shared_ptr<Storage> Allocator::allocate(std::int64_t bytes, MemoryKind kind) {

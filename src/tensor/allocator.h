@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "tensor/arena.h"
 #include "tensor/device.h"
 #include "tensor/memory_tracker.h"
 
@@ -50,11 +51,11 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   MemoryTracker& tracker() { return tracker_; }
   const MemoryTracker& tracker() const { return tracker_; }
 
-  /// `bytes` ≥ 0, uninitialised, 64-byte aligned. From 2 MiB on a block is mapped for itself: pages become resident
+  /// `bytes` ≥ 0, uninitialised, 64-byte aligned. From 256 KiB on a block comes from the arena: pages become resident
   /// when they are first written, in huge pages where the system gives them, and a freed block serves requests of up to
   /// an eighth less. Throws Error where there is no memory.
   std::shared_ptr<Storage> allocate(std::int64_t bytes, MemoryKind kind);
-  /// The same, with every byte zero. A newly mapped block is not touched.
+  /// The same, with every byte zero. A block new from the arena is not touched.
   std::shared_ptr<Storage> allocate_zeroed(std::int64_t bytes, MemoryKind kind);
 
  private:
@@ -73,6 +74,7 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   /// Freed blocks by capacity. The same requests come every step, so after the first one nothing new is asked from the
   /// system.
   std::map<std::int64_t, std::vector<std::byte*>> free_blocks_;
+  Arena arena_;
   Device device_;
   MemoryTracker tracker_;
 };

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/units.h"
+#include "kernels/initialize.h"
 #include "train/machine.h"
 #include "train/state_io.h"
 #include "train/step_summary.h"
@@ -72,6 +73,12 @@ std::vector<std::string> describe_layout(RankParts& parts) {
                           " layers, vocabulary ", parts.run().model.vocab_size, " (padded to ",
                           parts.run().model.padded_vocab_size, ")"));
   return lines;
+}
+
+void claim_memory(RankParts& parts) {
+  for (nn::Parameter* parameter : parts.stage().parameters())
+    if (parameter->main_grad.defined()) kernels::claim_pages(parts.exec(), parameter->main_grad);
+  for (optim::OptimizerState& state : parts.optimizer().states()) kernels::claim_pages(parts.exec(), state.tensor);
 }
 
 std::vector<std::string> describe_resources(RankParts& parts) {

@@ -118,6 +118,7 @@ void Trainer::set_up() {
     model::initialize_parameters(parts_.rank(), parts_.stage(), run_.numerics.seed);
     say(str_cat("weights initialised with seed ", run_.numerics.seed));
   }
+  if (!run_.batch.skip_train && position_.iteration < total_iterations(run_)) claim_memory(parts_);
   for (const std::string& line : describe_resources(parts_)) say(line);
   saved_iteration_ = position_.iteration;
   if (run_.batch.skip_train) return;

@@ -43,6 +43,42 @@ TEST(Initialize, AnyCutOfAMatrixHasTheSameBits) {
   }
 }
 
+TEST(Initialize, LongRunsAreCutWithoutATrace) {
+  // Both sizes of pieces, whole matrices and boxes: each value is that of its logical index.
+  constexpr std::int64_t kRows = 2100, kCols = 2003;
+  const auto fill = [](Executor& exec, std::int64_t col, std::int64_t cols) {
+    Tensor w = exec.empty({kRows, cols}, DType::float32);
+    fill_normal(exec, kKey, 0.02, 0, col, kCols, w);
+    return w;
+  };
+  TestExecutor one(1), three(3);
+  const Tensor whole = fill(three, 0, kCols), box = fill(three, 3, kCols - 3), alone = fill(one, 0, kCols);
+  ASSERT_EQ(std::memcmp(whole.data<float>(), alone.data<float>(), static_cast<std::size_t>(whole.bytes())), 0);
+  for (std::int64_t r = 0; r < kRows; ++r)
+    ASSERT_EQ(std::memcmp(whole.data<float>() + r * kCols + 3, box.data<float>() + r * (kCols - 3),
+                          static_cast<std::size_t>(kCols - 3) * sizeof(float)),
+              0)
+        << "row " << r;
+  for (std::int64_t i = 0; i < whole.numel(); i += 65521)
+    ASSERT_NEAR(whole.data<float>()[i], 0.02 * ref::normal_at(kKey, i), 0.02 * 8e-7) << i;
+}
+
+TEST(Initialize, ClaimingPagesChangesNoValue) {
+  for (const int threads : {1, 3}) {
+    TestExecutor exec(threads);
+    Tensor w = exec.empty({3 << 20}, DType::float32);
+    fill_uniform(exec, kKey, 1, 0, 0, w.numel(), w);
+    const std::vector<float> before = values<float>(w);
+    for (const auto& [begin, end] : {std::pair{0, 3 << 20}, {0, 0}, {1, 2}, {1023, 1025}, {700001, 2100003}})
+      claim_pages(exec, w.slice(0, begin, end));
+    EXPECT_TRUE(same_bits(before, values<float>(w)));
+  }
+  TestExecutor meta(1, Device::meta);
+  Tensor w = meta.empty({100}, DType::float32);
+  claim_pages(meta, w);
+  EXPECT_EQ(meta.counters().bytes_moved, 0);
+}
+
 TEST(Initialize, NormalHasTheMomentsOfANormal) {
   TestExecutor exec(2);
   Tensor w = exec.empty({400, 500}, DType::float32);

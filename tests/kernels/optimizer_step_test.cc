@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernel_testing.h"
+#include "kernels/initialize.h"
 
 namespace megatron::kernels {
 namespace {
@@ -41,6 +42,33 @@ TEST(OptimizerStep, AdamwAgreesWithTheFormulaOnEveryIsa) {
     }
     EXPECT_NEAR(oracle[static_cast<std::size_t>(i)], p, 1e-14);
   }
+}
+
+TEST(OptimizerStep, LongTensorsAreCutWithoutATrace) {
+  constexpr std::int64_t kLong = (std::int64_t{1} << 22) + 64 * 7 + 5;
+  const auto uniform = [](Executor& exec, std::uint32_t stream) {
+    Tensor t = exec.empty({kLong}, DType::float32);
+    fill_uniform(exec, make_philox_key(stream, RandomPurpose::test, 0), 1, 0, 0, kLong, t);
+    return t;
+  };
+  TestExecutor exec(3);
+  Tensor p = uniform(exec, 1), m = uniform(exec, 3), v = exec.zeros({kLong}, DType::float32);
+  Tensor p2 = uniform(exec, 1), m2 = uniform(exec, 3), v2 = exec.zeros({kLong}, DType::float32);
+  const Tensor g = uniform(exec, 2);
+  adamw_step(exec, adam_step(2), p, g, m, v);
+  ExactSum whole, parts;
+  add_squared_norm(exec, g, whole);
+  // The same in short pieces, whose borders lie elsewhere.
+  constexpr std::int64_t kPiece = 64 * 9999;
+  for (std::int64_t begin = 0; begin < kLong; begin += kPiece) {
+    const std::int64_t end = std::min(kLong, begin + kPiece);
+    adamw_step(exec, adam_step(2), p2.slice(0, begin, end), g.slice(0, begin, end), m2.slice(0, begin, end),
+               v2.slice(0, begin, end));
+    add_squared_norm(exec, g.slice(0, begin, end), parts);
+  }
+  EXPECT_EQ(whole.value(), parts.value());
+  for (const auto& [a, b] : {std::pair{&p, &p2}, {&m, &m2}, {&v, &v2}})
+    EXPECT_EQ(std::memcmp(std::as_const(*a).data<float>(), std::as_const(*b).data<float>(), kLong * sizeof(float)), 0);
 }
 
 template <typename T>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/units.h"
 #include "tensor/tensor.h"
@@ -41,6 +42,25 @@ TEST(Allocator, ALargeBlockServesRequestsUpToAnEighthLess) {
   EXPECT_EQ(less->data(), address);
   EXPECT_EQ(less->bytes(), 8 * kMiB);
   EXPECT_EQ(allocator->tracker().live(MemoryKind::activation), 12 * kMiB);
+}
+
+TEST(Allocator, BlocksOfTheArenaNeverOverlap) {
+  const auto allocator = Allocator::create(Device::cpu);
+  std::vector<std::shared_ptr<Storage>> blocks;
+  // Below and above what one mapping holds, and odd sizes at the borders between heap, arena and mappings.
+  for (const std::int64_t bytes : {256 * kKiB - 1, 256 * kKiB, 3 * kMiB, 31 * kMiB, 40 * kMiB, 3 * kMiB + 1, 5 * kMiB,
+                                   20 * kMiB, 9 * kMiB, 300 * kKiB})
+    blocks.push_back(allocator->allocate_zeroed(bytes, MemoryKind::activation));
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    EXPECT_TRUE(all_zero(*blocks[i])) << "block " << i;
+    std::memset(blocks[i]->data(), static_cast<int>(i + 1), static_cast<std::size_t>(blocks[i]->bytes()));
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const std::byte* const data = blocks[i]->data();
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % 64, 0U);
+    EXPECT_TRUE(std::all_of(data, data + blocks[i]->bytes(), [&](std::byte b) { return b == std::byte(i + 1); }))
+        << "block " << i;
+  }
 }
 
 TEST(Allocator, CountsBytesByKindOnMetaToo) {

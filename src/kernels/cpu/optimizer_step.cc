@@ -11,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/optimizer_step.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h first
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "kernels/cpu/vector_math.inl"
@@ -67,6 +68,10 @@ void squared_piece(const float* x, std::int64_t segments, double* sums) {
     for (int part = 0; part < kParts; ++part) {
       LaneSum sum;
       for (std::int64_t i = 0; i < kNormSegment; i += 4) {
+        // Rows of 256 bytes defeat the machine's own prefetching; four lines each time keep two groups ahead.
+        if (part == 0)
+          for (std::int64_t line = 0; line < 4; ++line)
+            hwy::Prefetch(x + (s + 2 * kGroup) * kNormSegment + (i + line) * kGroup);
         V columns[4];
         load_transposed(x + (s + part * kLanes) * kNormSegment + i, kNormSegment, columns);
         for (int j = 0; j < 4; ++j) sum.add_product(0, columns[j], columns[j]);
@@ -106,6 +111,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <atomic>
+#include <mutex>
 
 #include "kernels/cpu/parallel_rows.h"
 
@@ -147,17 +153,30 @@ void sgd_step(Executor& exec, const ref::SgdStep& step, TensorView p, ConstTenso
   });
 }
 
-void squared_segments(Executor& exec, ConstTensorView x, double* sums) noexcept {
-  const std::int64_t count = x.numel();
-  const float* data = x.data<float>();
-  parallel_range(exec, count, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t whole = (end - begin) / kNormSegment;
-    HWY_DYNAMIC_DISPATCH(squared_piece)(data + begin, whole, sums + begin / kNormSegment);
-    if (begin + whole * kNormSegment == end) return;
-    double rest = 0;
-    for (std::int64_t i = begin + whole * kNormSegment; i < end; ++i)
-      rest += static_cast<double>(data[i]) * static_cast<double>(data[i]);
-    sums[begin / kNormSegment + whole] = rest;
+namespace {
+// Adds the squares of x[0, count) to `sum`; only the last segment may be a part of one.
+void add_squares(const float* x, std::int64_t count, ExactSum& sum) {
+  constexpr std::int64_t kSegments = 256;
+  double sums[kSegments];
+  for (std::int64_t begin = 0; begin < count; begin += kSegments * kNormSegment) {
+    const std::int64_t whole = std::min(kSegments, (count - begin) / kNormSegment);
+    HWY_DYNAMIC_DISPATCH(squared_piece)(x + begin, whole, sums);
+    for (std::int64_t s = 0; s < whole; ++s) sum.add(sums[s]);
+  }
+  double rest = 0;
+  for (std::int64_t i = count / kNormSegment * kNormSegment; i < count; ++i)
+    rest += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  sum.add(rest);
+}
+}  // namespace
+
+void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) noexcept {
+  std::mutex mutex;  // exact sums may be joined in any order
+  parallel_range(exec, x.numel(), [&](std::int64_t begin, std::int64_t end) {
+    ExactSum mine;
+    add_squares(x.data<float>() + begin, end - begin, mine);
+    const std::lock_guard<std::mutex> lock(mutex);
+    sum.add(mine);
   });
 }
 

@@ -10,8 +10,7 @@ namespace megatron::kernels::cpu {
 void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m,
                 TensorView v) noexcept;
 void sgd_step(Executor& exec, const ref::SgdStep& step, TensorView p, ConstTensorView g, TensorView buf) noexcept;
-/// `sums` holds one double per segment of 64 elements.
-void squared_segments(Executor& exec, ConstTensorView x, double* sums) noexcept;
+void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) noexcept;
 bool all_finite(Executor& exec, ConstTensorView x) noexcept;
 std::int64_t count_zeros(Executor& exec, ConstTensorView x) noexcept;
 

@@ -42,11 +42,15 @@ void rotate_interleaved(float* row, const float* cos, const float* sin, std::int
   }
 }
 
-void rotate_head(float* row, const float* cos, const float* sin, std::int64_t half, bool interleaved, bool inverse) {
-  if (interleaved)
-    rotate_interleaved(row, cos, sin, half, inverse);
-  else
-    rotate_halves(row, row + half, cos, sin, half, inverse);
+// All heads of a token, `stride` elements apart.
+void rotate_heads(float* row, std::int64_t heads, std::int64_t stride, const float* cos, const float* sin,
+                  std::int64_t half, bool interleaved, bool inverse) {
+  for (std::int64_t head = 0; head < heads; ++head, row += stride) {
+    if (interleaved)
+      rotate_interleaved(row, cos, sin, half, inverse);
+    else
+      rotate_halves(row, row + half, cos, sin, half, inverse);
+  }
 }
 
 }  // namespace megatron::kernels::cpu::HWY_NAMESPACE
@@ -57,15 +61,14 @@ HWY_AFTER_NAMESPACE();
 
 namespace megatron::kernels::cpu {
 
-HWY_EXPORT(rotate_head);
+HWY_EXPORT(rotate_heads);
 
 void rope_in_place(Executor& exec, TensorView x, ConstTensorView cos, ConstTensorView sin,
                    const std::int64_t* positions, bool interleaved, bool inverse) noexcept {
   const std::int64_t half = cos.size(1), heads = x.size(1);
   parallel_rows(exec, x.size(0), heads * 2 * half, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t t = begin; t < end; ++t)
-      for (std::int64_t head = 0; head < heads; ++head) HWY_DYNAMIC_DISPATCH(rotate_head)
-    (x.data<float>() + t * x.stride(0) + head * x.stride(1), cos.data<float>() + positions[t] * cos.stride(0),
+    for (std::int64_t t = begin; t < end; ++t) HWY_DYNAMIC_DISPATCH(rotate_heads)
+    (x.data<float>() + t * x.stride(0), heads, x.stride(1), cos.data<float>() + positions[t] * cos.stride(0),
      sin.data<float>() + positions[t] * sin.stride(0), half, interleaved, inverse);
   });
 }

@@ -31,7 +31,7 @@ std::string argument_text(const Option& o) {
 
 std::string default_text(const Option& o, const Draft& fresh) {
   if (o.type == Type::truth) return "";
-  const std::string shown = o.show(fresh);
+  std::string shown = o.show(fresh);
   // Zero stands for "not set" where the range starts above it.
   if (shown.empty() || (o.min && *o.min >= 1 && shown == "0")) return "";
   return shown;

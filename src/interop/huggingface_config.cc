@@ -29,7 +29,7 @@ class ConfigKeys {
   std::int64_t count(const char* key, std::optional<std::int64_t> otherwise = std::nullopt);
   double number(const char* key, std::optional<double> otherwise = std::nullopt);
   bool boolean(const char* key, std::optional<bool> otherwise = std::nullopt);
-  std::string text(const char* key, std::optional<std::string> otherwise = std::nullopt);
+  std::string text(const char* key, const std::optional<std::string>& otherwise = std::nullopt);
   /// The sub-object, or null if absent.
   const Json* object(const char* key);
   /// A problem unless the key is absent or null, or holds `value`.
@@ -88,7 +88,7 @@ bool ConfigKeys::boolean(const char* key, std::optional<bool> otherwise) {
   return false;
 }
 
-std::string ConfigKeys::text(const char* key, std::optional<std::string> otherwise) {
+std::string ConfigKeys::text(const char* key, const std::optional<std::string>& otherwise) {
   const Json* const value = take(key, !otherwise.has_value());
   if (value == nullptr) return otherwise.value_or("");
   if (value->is_string()) return value->get<std::string>();

@@ -44,7 +44,7 @@ Tensor Mlp::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
   else
     kernels::activation_forward(pass.exec, activation_, h, a);
   if (pass.keep_stash) stash.h_TF = stashed(std::move(h));
-  h.reset();
+  h = Tensor();
   return linear_fc2_.forward(pass, a, stash.linear_fc2);
 }
 

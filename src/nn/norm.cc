@@ -1,5 +1,7 @@
 #include "nn/norm.h"
 
+#include <utility>
+
 #include "kernels/norm.h"
 
 namespace megatron::nn {
@@ -38,9 +40,10 @@ Tensor Norm::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
 }
 
 Tensor Norm::backward(Pass& pass, Tensor dy_TH, Stash&& stash) {
-  Tensor dx = dy_TH.unique() ? dy_TH : pass.exec.empty(dy_TH.shape(), setup_.dtype);
+  const ConstTensorView dy = dy_TH.view_const();  // dx takes the place of a gradient that nobody else holds
+  Tensor dx = dy_TH.unique() ? std::move(dy_TH) : pass.exec.empty(dy.shape, setup_.dtype);
   const bool bias = shape_.has_bias();
-  kernels::norm_backward(pass.exec, kernel_kind(shape_.kind), dy_TH, stash.x_TH, weight_.value,
+  kernels::norm_backward(pass.exec, kernel_kind(shape_.kind), dy, stash.x_TH, weight_.value,
                          bias ? stash.mean_T.view_const() : ConstTensorView{}, stash.rstd_T, dx, weight_.main_grad,
                          bias ? bias_.main_grad.view() : TensorView{});
   stash = Stash();

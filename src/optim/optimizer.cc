@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "base/check.h"
@@ -22,7 +21,7 @@ std::string agree_on_name(mesh::Rank& rank, const std::string& name) {
   Tensor text = rank.exec.zeros(Shape{kWords}, DType::int64, MemoryKind::communication);
   auto* bytes = reinterpret_cast<char*>(text.data<std::int64_t>());
   const std::size_t capacity = kWords * sizeof(std::int64_t);
-  if (owner.data<std::int64_t>()[0] == group.rank()) std::memcpy(bytes, name.data(), std::min(name.size(), capacity));
+  if (owner.data<std::int64_t>()[0] == group.rank()) std::copy_n(name.data(), std::min(name.size(), capacity), bytes);
   text = group.all_reduce(text, "name of a bad gradient");
   bytes = reinterpret_cast<char*>(text.data<std::int64_t>());
   return std::string(bytes, std::find(bytes, bytes + capacity, '\0'));

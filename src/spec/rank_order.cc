@@ -171,7 +171,7 @@ RankOrder expert_order(const ParallelSpec& parallel, int expert_tensor_parallel)
     throw ConfigError(str_cat("world size ", parallel.world_size, " not divisible by expert tensor ",
                               expert_tensor_parallel, " x expert ", parallel.expert_parallel, " x pipeline ",
                               parallel.pipeline_parallel, " = ", product));
-  const RankOrder order(
+  RankOrder order(
       parallel.use_tp_pp_dp_mapping ? kPipelineBeforeDataOrder : kDefaultOrder,
       {expert_tensor_parallel, 1, parallel.expert_parallel, parallel.world_size / product, parallel.pipeline_parallel});
   if (order.groups("pp") != dense_order(parallel).groups("pp"))

@@ -129,7 +129,7 @@ Tensor SelfAttention::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
     }
     stash.lse_TN = stashed(std::move(lse));
   }
-  qkv.reset();
+  qkv = Tensor();
   return linear_proj_.forward(pass, o, stash.linear_proj);
 }
 
@@ -201,7 +201,7 @@ Tensor SelfAttention::cached_forward(Pass& pass, const Heads& heads) {
   return o.reshape({tokens, shape_.local_width()});
 }
 
-Tensor SelfAttention::core_backward(Pass& pass, const Tensor& o_TW, Tensor do_TW, Stash& stash) {
+Tensor SelfAttention::core_backward(Pass& pass, const Tensor& o_TW, const Tensor& do_TW, Stash& stash) {
   const std::int64_t tokens = pass.batch.num_tokens, per_group = shape_.heads_per_local_group();
   Tensor d_qkv = pass.exec.empty(stash.qkv_TR.shape(), setup_.dtype);
   Heads heads = heads_of(stash.qkv_TR), grads = heads_of(d_qkv);
@@ -240,7 +240,7 @@ Tensor SelfAttention::core_backward(Pass& pass, const Tensor& o_TW, Tensor do_TW
 Tensor SelfAttention::backward(Pass& pass, Tensor dy_TH, Stash&& stash) {
   const Tensor o = stash.linear_proj.x_TI;
   Tensor d_o = linear_proj_.backward(pass, std::move(dy_TH), std::move(stash.linear_proj));
-  Tensor d_qkv = core_backward(pass, o, std::move(d_o), stash);
+  Tensor d_qkv = core_backward(pass, o, d_o, stash);
   ColumnParallelLinear::Stash linear_qkv = std::move(stash.linear_qkv);
   stash = Stash();
   return linear_qkv_.backward(pass, std::move(d_qkv), std::move(linear_qkv));

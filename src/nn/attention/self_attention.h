@@ -78,7 +78,7 @@ class SelfAttention {
   void rotate(Pass& pass, Heads& heads, bool inverse);
   Tensor core_forward(Pass& pass, const Heads& heads, Tensor& lse_TN);
   Tensor cached_forward(Pass& pass, const Heads& heads);
-  Tensor core_backward(Pass& pass, const Tensor& o_TW, Tensor do_TW, Stash& stash);
+  Tensor core_backward(Pass& pass, const Tensor& o_TW, const Tensor& do_TW, Stash& stash);
 
   LayerSetup setup_;
   spec::AttentionShape shape_;

@@ -71,9 +71,7 @@ inline void pack_transposed_rows(const TileKernels& kernels, HeadRows<const floa
 /// panels[p] = columns [p·panel_columns, …) of the rows: [count][panel_columns] each, `block` rows apart.
 inline void pack_row_panels(const TileKernels& kernels, HeadRows<const float> rows, std::int64_t first,
                             std::int64_t count, std::int64_t width, std::int64_t block, float* panels) {
-  for (std::int64_t j = 0; j < width; j += kernels.panel_columns)
-    kernels.pack_rows(rows.row(first) + j, rows.step, std::min(kernels.panel_columns, width - j), count,
-                      panels + j * block);
+  kernels.pack_rows(rows.row(first), rows.step, width, count, panels, kernels.panel_columns * block);
 }
 
 /// planes = scale·rows as a left operand by row.

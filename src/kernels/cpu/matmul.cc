@@ -14,10 +14,12 @@ namespace megatron::kernels::cpu {
 
 namespace {
 constexpr std::int64_t kRowBlock = 1024;
-constexpr std::int64_t kDepthBlock = 8 * kMatmulChunk;
-constexpr std::int64_t kTaskPanels = 6;          // columns of a task, in panels of B: 192 on AVX-512
-constexpr std::int64_t kWantedTasks = 8;         // rows are cut too if columns alone give fewer tasks
+constexpr std::int64_t kMaxDepthChunks = 8;
+constexpr std::int64_t kMaxTaskPanels = 6;  // columns of a task, in panels of B: 192 on AVX-512
+constexpr std::int64_t kMinTaskPanels = 3;
 constexpr std::int64_t kMinTaskTiles = 4;        // row tiles that are worth a task of their own
+constexpr std::int64_t kPackedTiles = 8;         // tiles of A that are packed at a time
+constexpr std::int64_t kPackedRows = 32;         // and rows of a transposed A
 constexpr std::int64_t kSmallProduct = 1 << 22;  // FLOPs below which waking threads costs more than it gains
 
 // Distance of two k in a panel of A by column.
@@ -27,9 +29,6 @@ std::int64_t column_step(const TileKernels& kernels) { return round_up(kernels.m
 std::int64_t tile_floats(const TileKernels& kernels) {
   return round_up(std::max(kernels.max_rows * kPanelRowStride, column_step(kernels) * kMatmulChunk), 16);
 }
-
-// Few columns: B is packed once by all threads, since tasks of different rows share it.
-bool shares_b(std::int64_t n) { return n <= 4 * kTaskPanels * kMaxPanelColumns; }
 
 struct Range {
   std::int64_t begin, end;
@@ -42,36 +41,81 @@ Range part(std::int64_t count, std::int64_t parts, std::int64_t index) {
   return {begin, begin + base + (index < extra ? 1 : 0)};
 }
 
+// K of one block: packed A shall stay well below the third-level cache, and shorter blocks cost barriers.
+std::int64_t depth_block(std::int64_t m) {
+  return kMatmulChunk * std::clamp<std::int64_t>(kRowBlock / std::max<std::int64_t>(m, 1), 1, kMaxDepthChunks);
+}
+
+// How the columns are cut into tasks: some for each thread, since threads are not equally fast.
+struct ColumnCut {
+  std::int64_t panels, task_panels, tasks;
+  // Columns alone keep not all threads busy: rows are cut too, and B is packed once by all threads.
+  bool shared;
+
+  ColumnCut(const TileKernels& kernels, std::int64_t n, int num_threads)
+      : panels(ceil_div(n, kernels.panel_columns)),
+        task_panels(num_threads == 1
+                        ? kMaxTaskPanels
+                        : std::clamp(ceil_div(panels, 2 * std::int64_t{num_threads}), kMinTaskPanels, kMaxTaskPanels)),
+        tasks(ceil_div(panels, task_panels)),
+        shared(num_threads > 1 && tasks < 2 * num_threads) {}
+  Range task(std::int64_t index) const { return part(panels, tasks, index); }
+};
+
+// The cache lines of a matrix, row after row, fetched into the second-level cache.
+class LineWalk {
+ public:
+  LineWalk() = default;
+  LineWalk(const float* row, std::int64_t stride, std::int64_t rows, std::int64_t columns)
+      : row_(row), stride_(stride), rows_(rows), columns_(columns) {}
+  std::int64_t count() const { return rows_ * ceil_div(columns_, kLineFloats); }
+  void prefetch(std::int64_t lines) {
+    for (; lines > 0 && rows_ > 0 && columns_ > 0; --lines) {
+      __builtin_prefetch(row_ + at_, 0, 2);
+      at_ += kLineFloats;
+      if (at_ < columns_) continue;
+      at_ = 0;
+      row_ += stride_;
+      --rows_;
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLineFloats = 16;
+  const float* row_ = nullptr;
+  std::int64_t stride_ = 0, rows_ = 0, columns_ = 0, at_ = 0;
+};
+
 // One block of rows and range of K.
 class Block {
  public:
   Block(Executor& exec, const MatmulProblem& problem, const TileKernels& kernels, std::byte* scratch, Range rows,
         Range depth)
-      : exec_(exec), p_(problem), kernels_(kernels), rows_(rows), depth_(depth) {
+      : exec_(exec),
+        p_(problem),
+        kernels_(kernels),
+        rows_(rows),
+        depth_(depth),
+        cut_(kernels, problem.n, exec.num_threads()) {
     tiles_ = ceil_div(rows.end - rows.begin, kernels.max_rows);
     chunks_ = ceil_div(depth.end - depth.begin, kMatmulChunk);
-    panels_ = ceil_div(p_.n, kernels.panel_columns);
-    shared_ = shares_b(p_.n);
-    column_tasks_ = ceil_div(panels_, kTaskPanels);
-    if (!shared_) column_tasks_ = std::min(panels_, std::max(column_tasks_, kWantedTasks));
-    row_tasks_ = 1;
-    if (shared_)
-      row_tasks_ = std::clamp<std::int64_t>(tiles_ / kMinTaskTiles, 1, ceil_div(2 * kWantedTasks, column_tasks_));
+    if (cut_.shared)
+      row_tasks_ = std::clamp<std::int64_t>(tiles_ / kMinTaskTiles, 1, ceil_div(4 * exec.num_threads(), cut_.tasks));
     packed_a_ = reinterpret_cast<float*>(scratch);
     packed_b_ = packed_a_ + tiles_ * chunks_ * tile_floats(kernels);
   }
 
   void run(bool parallel) {
-    const std::int64_t a_tasks = tiles_ * chunks_, b_tasks = shared_ ? panels_ * chunks_ : 0;
+    const std::int64_t groups = ceil_div(tiles_, kPackedTiles);
+    const std::int64_t a_tasks = groups * chunks_, b_tasks = cut_.shared ? cut_.panels * chunks_ : 0;
     for_each(parallel, a_tasks + b_tasks, [&](std::int64_t task, int) {
       if (task < a_tasks)
-        pack_a(task / chunks_, task % chunks_);
+        pack_a(part(tiles_, groups, task / chunks_), task % chunks_);
       else
-        pack_b((task - a_tasks) / chunks_, (task - a_tasks) % chunks_,
-               shared_panel((task - a_tasks) / chunks_, (task - a_tasks) % chunks_));
+        pack_shared((task - a_tasks) / chunks_, (task - a_tasks) % chunks_);
     });
-    for_each(parallel, column_tasks_ * row_tasks_, [&](std::int64_t task, int worker) {
-      compute(part(tiles_, row_tasks_, task % row_tasks_), part(panels_, column_tasks_, task / row_tasks_), worker);
+    for_each(parallel, cut_.tasks * row_tasks_, [&](std::int64_t task, int worker) {
+      compute(part(tiles_, row_tasks_, task % row_tasks_), task / row_tasks_, worker);
     });
   }
 
@@ -100,46 +144,86 @@ class Block {
     return packed_b_ + (panel * chunks_ + chunk) * kMatmulChunk * kernels_.panel_columns;
   }
 
-  void pack_a(std::int64_t tile, std::int64_t chunk) const {
-    const Range rows = tile_rows(tile), depth = chunk_depth(chunk);
-    float* to = packed_tile(tile, chunk);
-    const std::int64_t height = rows.end - rows.begin;
+  // Tiles [tiles.begin, tiles.end) of one chunk.
+  void pack_a(Range tiles, std::int64_t chunk) const {
+    const Range depth = chunk_depth(chunk);
     if (!p_.transpose_a) {
-      for (std::int64_t i = 0; i < height; ++i)
-        std::memcpy(to + i * kPanelRowStride, p_.a + (rows.begin + i) * p_.a_stride + depth.begin,
-                    static_cast<std::size_t>(depth.end - depth.begin) * sizeof(float));
+      for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
+        const Range rows = tile_rows(tile);
+        float* to = packed_tile(tile, chunk);
+        for (std::int64_t i = rows.begin; i < rows.end; ++i, to += kPanelRowStride)
+          std::memcpy(to, p_.a + i * p_.a_stride + depth.begin,
+                      static_cast<std::size_t>(depth.end - depth.begin) * sizeof(float));
+      }
       return;
     }
-    for (std::int64_t k = depth.begin; k < depth.end; ++k, to += column_step(kernels_))
-      for (std::int64_t i = 0; i < height; ++i) to[i] = p_.a[k * p_.a_stride + rows.begin + i];
-  }
-
-  void pack_b(std::int64_t panel, std::int64_t chunk, float* to) const {
-    const Range depth = chunk_depth(chunk);
-    const std::int64_t column = panel * kernels_.panel_columns;
-    const std::int64_t columns = std::min(kernels_.panel_columns, p_.n - column);
-    if (p_.transpose_b)
-      kernels_.pack_transposed(p_.b + column * p_.b_stride + depth.begin, p_.b_stride, columns, depth.end - depth.begin,
-                               to);
-    else
-      kernels_.pack_rows(p_.b + depth.begin * p_.b_stride + column, p_.b_stride, columns, depth.end - depth.begin, to);
-  }
-
-  void compute(Range tiles, Range panels, int worker) const {
-    const std::int64_t panel_floats = kMatmulChunk * kernels_.panel_columns;
-    float* own = packed_b_ + worker * kTaskPanels * kMatmulChunk * kMaxPanelColumns;
-    for (std::int64_t first = panels.begin; first < panels.end; first += kTaskPanels) {
-      const std::int64_t last = std::min(panels.end, first + kTaskPanels);
-      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-        if (!shared_)
-          for (std::int64_t panel = first; panel < last; ++panel)
-            pack_b(panel, chunk, own + (panel - first) * panel_floats);
-        for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
-          for (std::int64_t panel = first; panel < last; ++panel)
-            compute_tile(tile, chunk, panel,
-                         shared_ ? shared_panel(panel, chunk) : own + (panel - first) * panel_floats);
+    // Some rows of the source at a time for all tiles: they are contiguous there, and the rows far apart.
+    for (std::int64_t k = depth.begin; k < depth.end; k += kPackedRows) {
+      const std::int64_t count = std::min(kPackedRows, depth.end - k);
+      for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
+        const Range rows = tile_rows(tile);
+        kernels_.pack_columns(p_.a + k * p_.a_stride + rows.begin, p_.a_stride, rows.end - rows.begin, count,
+                              packed_tile(tile, chunk) + (k - depth.begin) * column_step(kernels_),
+                              column_step(kernels_));
       }
     }
+  }
+
+  void pack_shared(std::int64_t panel, std::int64_t chunk) const {
+    pack_b({panel, panel + 1}, chunk, shared_panel(panel, chunk), 0);
+  }
+
+  // Panels [panels.begin, panels.end) of one chunk, panels_step floats apart.
+  void pack_b(Range panels, std::int64_t chunk, float* to, std::int64_t panels_step) const {
+    const Range depth = chunk_depth(chunk);
+    const std::int64_t width = kernels_.panel_columns, column = panels.begin * width;
+    const std::int64_t columns = std::min(p_.n, panels.end * width) - column;
+    if (!p_.transpose_b) {
+      kernels_.pack_rows(p_.b + depth.begin * p_.b_stride + column, p_.b_stride, columns, depth.end - depth.begin, to,
+                         panels_step);
+      return;
+    }
+    for (std::int64_t j = 0; j < columns; j += width, to += panels_step)
+      kernels_.pack_transposed(p_.b + (column + j) * p_.b_stride + depth.begin, p_.b_stride,
+                               std::min(width, columns - j), depth.end - depth.begin, to);
+  }
+
+  void compute(Range tiles, std::int64_t column_task, int worker) const {
+    const Range panels = cut_.task(column_task);
+    const std::int64_t panel_floats = kMatmulChunk * kernels_.panel_columns;
+    const std::int64_t num_tiles = (tiles.end - tiles.begin) * (panels.end - panels.begin);
+    float* own = packed_b_ + worker * kMaxTaskPanels * kMatmulChunk * kMaxPanelColumns;
+    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+      if (!cut_.shared) pack_b(panels, chunk, own, panel_floats);
+      LineWalk ahead = next_source(column_task, chunk);
+      const std::int64_t lines = ceil_div(ahead.count(), num_tiles);
+      for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
+        for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
+          ahead.prefetch(lines);
+          compute_tile(tile, chunk, panel,
+                       cut_.shared ? shared_panel(panel, chunk) : own + (panel - panels.begin) * panel_floats);
+        }
+    }
+  }
+
+  // What this thread will probably pack next: the next chunk of the same columns, or those of the task that it gets if
+  // all threads are equally fast.
+  LineWalk next_source(std::int64_t column_task, std::int64_t chunk) const {
+    if (cut_.shared) return {};
+    Range depth = chunk_depth(chunk);
+    if (chunk + 1 < chunks_) {
+      depth = chunk_depth(chunk + 1);
+    } else if (column_task += exec_.num_threads(); column_task < cut_.tasks) {
+      depth = chunk_depth(0);
+    } else {
+      column_task %= cut_.tasks;
+      depth = {depth_.end, std::min(p_.k, depth_.end + kMatmulChunk)};
+    }
+    const Range panels = cut_.task(column_task);
+    const std::int64_t column = panels.begin * kernels_.panel_columns, count = depth.end - depth.begin;
+    const std::int64_t columns = std::min(p_.n, panels.end * kernels_.panel_columns) - column;
+    if (p_.transpose_b) return {p_.b + column * p_.b_stride + depth.begin, p_.b_stride, columns, count};
+    return {p_.b + depth.begin * p_.b_stride + column, p_.b_stride, count, columns};
   }
 
   void compute_tile(std::int64_t tile, std::int64_t chunk, std::int64_t panel, const float* b) const {
@@ -154,8 +238,8 @@ class Block {
   const MatmulProblem& p_;
   const TileKernels& kernels_;
   Range rows_, depth_;
-  std::int64_t tiles_, chunks_, panels_, column_tasks_, row_tasks_;
-  bool shared_;
+  ColumnCut cut_;
+  std::int64_t tiles_, chunks_, row_tasks_ = 1;
   float* packed_a_;
   float* packed_b_;
 };
@@ -163,11 +247,12 @@ class Block {
 
 std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, int num_threads) {
   const TileKernels& kernels = tile_kernels();
-  const std::int64_t chunks = ceil_div(std::min(k, kDepthBlock), kMatmulChunk);
+  const ColumnCut cut(kernels, n, num_threads);
+  const std::int64_t chunks = ceil_div(std::min(k, depth_block(m)), kMatmulChunk);
   const std::int64_t tiles = ceil_div(std::min(m, kRowBlock), kernels.max_rows);
-  const std::int64_t shared = chunks * kMatmulChunk * round_up(n, kernels.panel_columns);
-  const std::int64_t own = num_threads * kTaskPanels * kMatmulChunk * kMaxPanelColumns;
-  return (tiles * chunks * tile_floats(kernels) + (shares_b(n) ? shared : own)) * dtype_size(DType::float32);
+  const std::int64_t shared = chunks * kMatmulChunk * cut.panels * kernels.panel_columns;
+  const std::int64_t own = num_threads * kMaxTaskPanels * kMatmulChunk * kMaxPanelColumns;
+  return (tiles * chunks * tile_floats(kernels) + (cut.shared ? shared : own)) * dtype_size(DType::float32);
 }
 
 void matmul(Executor& exec, const MatmulProblem& problem, std::byte* scratch) noexcept {
@@ -179,10 +264,10 @@ void matmul(Executor& exec, const MatmulProblem& problem, std::byte* scratch) no
   const TileKernels& kernels = tile_kernels();
   const bool parallel = exec.num_threads() > 1 && 2 * problem.m * problem.n * problem.k > kSmallProduct;
   const std::int64_t row_blocks = ceil_div(problem.m, kRowBlock);
+  const std::int64_t step = depth_block(problem.m);
   for (std::int64_t block = 0; block < row_blocks; ++block)
-    for (std::int64_t k = 0; k < problem.k; k += kDepthBlock)
-      Block(exec, problem, kernels, scratch, part(problem.m, row_blocks, block),
-            {k, std::min(problem.k, k + kDepthBlock)})
+    for (std::int64_t k = 0; k < problem.k; k += step)
+      Block(exec, problem, kernels, scratch, part(problem.m, row_blocks, block), {k, std::min(problem.k, k + step)})
           .run(parallel);
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cpu/tile_kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #define HWY_TARGET_INCLUDE "kernels/cpu/tile_kernels.cc"
 #include <hwy/foreach_target.h>
 // foreach_target.h first
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include "kernels/cpu/vector_math.inl"
@@ -27,6 +29,10 @@ constexpr int kRows = 4, kVectors = 8;
 constexpr int kRows = 6, kVectors = 4;
 #endif
 constexpr std::int64_t kPanel = kVectors * kLanes;
+
+struct Part {
+  std::int64_t begin, end;
+};
 
 template <int kHeight, int kWidth, bool kByRow>
 void tile(const float* HWY_RESTRICT a, std::int64_t a_step, const float* HWY_RESTRICT b, std::int64_t b_step,
@@ -50,44 +56,101 @@ void tile(const float* HWY_RESTRICT a, std::int64_t a_step, const float* HWY_RES
     a += kByRow ? 1 : a_step;
     b += b_step;
   }
+  // All loads before the first store: rows of C are often a multiple of 4 KiB apart, where a load waits for an older
+  // store that it only seems to overlap.
+  if (add) {
 #pragma GCC unroll 16
-  for (int i = 0; i < kHeight; ++i) {
+    for (int i = 0; i < kHeight; ++i)
 #pragma GCC unroll 16
-    for (int j = 0; j < kWidth; ++j) {
-      float* to = c + i * c_step + j * kLanes;
-      hn::StoreU(add ? hn::Add(hn::LoadU(d, to), sums[i][j]) : sums[i][j], d, to);
-    }
+      for (int j = 0; j < kWidth; ++j) sums[i][j] = hn::Add(hn::LoadU(d, c + i * c_step + j * kLanes), sums[i][j]);
   }
+#pragma GCC unroll 16
+  for (int i = 0; i < kHeight; ++i)
+#pragma GCC unroll 16
+    for (int j = 0; j < kWidth; ++j) hn::StoreU(sums[i][j], d, c + i * c_step + j * kLanes);
 }
 
+// panel[k·kPanel + j] for rows j of the source, element by element.
+void pack_transposed_plain(const float* b, std::int64_t b_step, Part rows, Part depth, float* panel) {
+  for (std::int64_t k = depth.begin; k < depth.end; ++k)
+    for (std::int64_t j = rows.begin; j < rows.end; ++j) panel[k * kPanel + j] = b[j * b_step + k];
+}
+
+#if HWY_TARGET == HWY_SCALAR
+constexpr std::int64_t kTransposed = 1;  // no blocks: everything goes element by element
+void transpose_block(const float*, std::int64_t, float*) {}
+#else
+// Eight rows at a time whatever the vectors: their cache lines fit the ways of one cache set, even where the distance
+// of the rows sends all of them there.
+constexpr std::int64_t kTransposed = 8;
+
+// Four elements of eight rows.
+void transpose_block(const float* b, std::int64_t b_step, float* to) {
+  const hn::CappedTag<float, 8> d8;
+  const hn::Half<decltype(d8)> d4;
+  const hn::Repartition<double, decltype(d8)> dd;
+  const auto rows = [&](std::int64_t r) HWY_ATTR {
+    return hn::Combine(d8, hn::LoadU(d4, b + (r + 4) * b_step), hn::LoadU(d4, b + r * b_step));
+  };
+  const auto r0 = rows(0), r1 = rows(1), r2 = rows(2), r3 = rows(3);
+  const auto a = hn::BitCast(dd, hn::InterleaveLower(d8, r0, r1)),
+             b2 = hn::BitCast(dd, hn::InterleaveLower(d8, r2, r3));
+  const auto c = hn::BitCast(dd, hn::InterleaveUpper(d8, r0, r1)), e = hn::BitCast(dd, hn::InterleaveUpper(d8, r2, r3));
+  hn::StoreU(hn::BitCast(d8, hn::InterleaveLower(dd, a, b2)), d8, to);
+  hn::StoreU(hn::BitCast(d8, hn::InterleaveUpper(dd, a, b2)), d8, to + kPanel);
+  hn::StoreU(hn::BitCast(d8, hn::InterleaveLower(dd, c, e)), d8, to + 2 * kPanel);
+  hn::StoreU(hn::BitCast(d8, hn::InterleaveUpper(dd, c, e)), d8, to + 3 * kPanel);
+}
+#endif
+
 void pack_transposed(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panel) {
-  const std::int64_t vector_depth = depth / 4 * 4, vector_columns = columns / kLanes * kLanes;
-  for (std::int64_t k = 0; k < vector_depth; k += 4)
-    for (std::int64_t j = 0; j < vector_columns; j += kLanes) {
-      V rows[4];
-      load_transposed(b + j * b_step + k, b_step, rows);
-      for (int i = 0; i < 4; ++i) store(rows[i], panel + (k + i) * kPanel + j);
-    }
-  for (std::int64_t k = vector_depth; k < depth; ++k)
-    for (std::int64_t j = 0; j < vector_columns; ++j) panel[k * kPanel + j] = b[j * b_step + k];
-  for (std::int64_t j = vector_columns; j < columns; ++j)
-    for (std::int64_t k = 0; k < depth; ++k) panel[k * kPanel + j] = b[j * b_step + k];
+  constexpr std::int64_t kLine = 16;     // floats of a cache line: read at one go
+  constexpr std::int64_t kStretch = 96;  // of k: this part of the panel stays in L1 while its columns are filled
+  const std::int64_t blocked_columns = kTransposed > 1 ? columns / kTransposed * kTransposed : 0;
+  const std::int64_t blocked_depth = depth / kLine * kLine;
+  for (std::int64_t first = 0; first < blocked_depth; first += kStretch)
+    for (std::int64_t j = 0; j < blocked_columns; j += kTransposed)
+      for (std::int64_t k = first; k < std::min(blocked_depth, first + kStretch); k += 4)
+        transpose_block(b + j * b_step + k, b_step, panel + k * kPanel + j);
+  pack_transposed_plain(b, b_step, {0, blocked_columns}, {blocked_depth, depth}, panel);
+  pack_transposed_plain(b, b_step, {blocked_columns, columns}, {0, depth}, panel);
   if (columns == kPanel) return;
   for (std::int64_t k = 0; k < depth; ++k)
     for (std::int64_t j = columns; j < kPanel; ++j) panel[k * kPanel + j] = 0;
 }
 
-void pack_rows(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panel) {
-  if (columns == kPanel) {
-    const D d;
-    for (std::int64_t k = 0; k < depth; ++k)
+void pack_rows(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panels,
+               std::int64_t panels_step) {
+  constexpr std::int64_t kAhead = 8;  // rows: each lies on a page of its own, where no hardware prefetcher follows
+  const D d;
+  const std::int64_t full = columns / kPanel, rest = columns % kPanel;
+  for (std::int64_t k = 0; k < depth; ++k) {
+    const float* from = b + k * b_step;
+    float* to = panels + k * kPanel;
+    if (k + kAhead < depth)
+      for (std::int64_t j = 0; j < columns; j += 16) hwy::Prefetch(from + kAhead * b_step + j);
+    for (std::int64_t panel = 0; panel < full; ++panel, from += kPanel, to += panels_step)
 #pragma GCC unroll 16
-      for (int j = 0; j < kVectors; ++j)
-        hn::StoreU(hn::LoadU(d, b + k * b_step + j * kLanes), d, panel + k * kPanel + j * kLanes);
-    return;
+      for (int j = 0; j < kVectors; ++j) hn::StoreU(hn::LoadU(d, from + j * kLanes), d, to + j * kLanes);
+    if (rest == 0) continue;
+    for (std::int64_t j = 0; j < kPanel; ++j) to[j] = j < rest ? from[j] : 0;
   }
-  for (std::int64_t k = 0; k < depth; ++k)
-    for (std::int64_t j = 0; j < kPanel; ++j) panel[k * kPanel + j] = j < columns ? b[k * b_step + j] : 0;
+}
+
+void pack_columns(const float* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile,
+                  std::int64_t tile_step) {
+#if HWY_TARGET == HWY_SCALAR
+  for (std::int64_t k = 0; k < depth; ++k, a += a_step, tile += tile_step)
+    for (std::int64_t i = 0; i < rows; ++i) tile[i] = a[i];
+#else
+  constexpr std::int64_t kAhead = 16;
+  const D d;
+  const auto valid = hn::FirstN(d, static_cast<std::size_t>(rows));
+  for (std::int64_t k = 0; k < depth; ++k, a += a_step, tile += tile_step) {
+    hwy::Prefetch(a + kAhead * a_step);
+    hn::StoreU(hn::MaskedLoad(valid, d, a), d, tile);
+  }
+#endif
 }
 
 template <bool kByRow, std::size_t... kHeights>
@@ -103,6 +166,7 @@ const TileKernels* kernels_of_target() {
                                           table<true>(std::make_index_sequence<kRows>()),
                                           table<false>(std::make_index_sequence<kRows>()),
                                           &pack_transposed,
+                                          &pack_columns,
                                           &pack_rows};
   return &kernels;
 }

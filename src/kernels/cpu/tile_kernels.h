@@ -27,8 +27,13 @@ struct TileKernels {
   std::array<std::array<TileKernel, 2>, kMaxTileRows> by_column;
   /// panel[k·panel_columns + j] = b[j·b_step + k] for j < columns, zero for the other columns.
   void (*pack_transposed)(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panel);
-  /// panel[k·panel_columns + j] = b[k·b_step + j] for j < columns, zero for the other columns.
-  void (*pack_rows)(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panel);
+  /// tile[k·tile_step + i] = a[k·a_step + i] for i < rows; up to tile_step the rest of a line may be overwritten.
+  void (*pack_columns)(const float* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile,
+                       std::int64_t tile_step);
+  /// panel p: panels[p·panels_step + k·panel_columns + j] = b[k·b_step + p·panel_columns + j] for columns < `columns`,
+  /// zero for the other columns of the last panel.
+  void (*pack_rows)(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panels,
+                    std::int64_t panels_step);
 };
 
 /// The kernels of the instruction set in use.

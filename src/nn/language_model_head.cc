@@ -59,41 +59,6 @@ Tensor LanguageModelHead::project(Pass& pass, const Tensor& x_TH) {
   return logits;
 }
 
-Tensor LanguageModelHead::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
-  const std::int64_t tokens = pass.batch.num_tokens;
-  Tensor whole = x_TH;
-  if (token_sharded(pass, setup_)) whole = mesh::gather_along_tokens(pass.exec, setup_.tp, x_TH, weight_.name).wait();
-  Tensor logits = project(pass, whole);
-  whole.reset();
-  Tensor max = pass.exec.empty({tokens}, setup_.dtype);
-  kernels::row_max(pass.exec, logits, valid_columns(), max);
-  max = setup_.tp.all_reduce(std::move(max), "softmax max", comm::ReduceOp::max);
-  // Both sums travel together: Σexp and the label's logit, which one rank has and the others give as zero.
-  Tensor statistics = pass.exec.empty({2, tokens}, setup_.dtype);
-  Tensor sum_exp = statistics.slice(0, 0, 1).reshape({tokens});
-  Tensor target = statistics.slice(0, 1, 2).reshape({tokens});
-  kernels::softmax_statistics(pass.exec, logits, valid_columns(), max, pass.batch.labels.data(), first_column(),
-                              sum_exp, target);
-  target.reset();
-  sum_exp.reset();
-  statistics = setup_.tp.all_reduce(std::move(statistics), "softmax sums");
-  Tensor loss = pass.exec.empty({tokens}, setup_.dtype);
-  if (!loss.is_meta()) {
-    if (setup_.dtype == DType::float64)
-      token_losses<double>(statistics, loss);
-    else
-      token_losses<float>(statistics, loss);
-  }
-  if (pass.keep_stash) {
-    stash.x_TH = stashed(x_TH);
-    stash.logits_TV = stashed(std::move(logits));
-    stash.max_T = stashed(std::move(max));
-    stash.sum_exp_T = stashed(pass.exec.empty({tokens}, setup_.dtype));
-    kernels::copy(pass.exec, statistics.slice(0, 0, 1).reshape({tokens}), stash.sum_exp_T);
-  }
-  return loss;
-}
-
 Tensor LanguageModelHead::loss_seed(Pass& pass) const {
   Tensor seed = pass.exec.empty({pass.batch.num_tokens}, setup_.dtype);
   if (seed.is_meta()) return seed;
@@ -105,21 +70,72 @@ Tensor LanguageModelHead::loss_seed(Pass& pass) const {
   return seed;
 }
 
-Tensor LanguageModelHead::backward(Pass& pass, Stash&& stash) {
+void LanguageModelHead::forward_tile(Pass& pass, const Tensor& x_TH, std::int64_t begin, std::int64_t end,
+                                     const Tensor* seed_T, Tensor& loss_T, Tensor& dx_TH, Stash& stash) {
+  const std::int64_t tokens = end - begin;
+  const std::int64_t* labels = loss_T.is_meta() ? nullptr : pass.batch.labels.data() + begin;
+  const Tensor x = x_TH.slice(0, begin, end);
+  Tensor logits = project(pass, x);
+  Tensor max = pass.exec.empty({tokens}, setup_.dtype);
+  kernels::row_max(pass.exec, logits, valid_columns(), max);
+  max = setup_.tp.all_reduce(std::move(max), "softmax max", comm::ReduceOp::max);
+  // Both sums travel together: Σexp and the label's logit, which one rank has and the others give as zero.
+  Tensor statistics = pass.exec.empty({2, tokens}, setup_.dtype);
+  Tensor sum_exp = statistics.slice(0, 0, 1).reshape({tokens});
+  Tensor target = statistics.slice(0, 1, 2).reshape({tokens});
+  kernels::softmax_statistics(pass.exec, logits, valid_columns(), max, labels, first_column(), sum_exp, target);
+  target.reset();
+  sum_exp.reset();
+  statistics = setup_.tp.all_reduce(std::move(statistics), "softmax sums");
+  Tensor loss = loss_T.slice(0, begin, end);
+  if (!loss.is_meta()) {
+    if (setup_.dtype == DType::float64)
+      token_losses<double>(statistics, loss);
+    else
+      token_losses<float>(statistics, loss);
+  }
+  if (seed_T == nullptr) return;
+  kernels::softmax_gradient_in_place(pass.exec, logits, valid_columns(), max,
+                                     statistics.slice(0, 0, 1).reshape({tokens}), labels, first_column(),
+                                     seed_T->slice(0, begin, end));
+  kernels::matmul(pass.exec, logits, Transpose::no, weight_.value, Transpose::no, dx_TH.slice(0, begin, end));
+  LinearTask task{&weight_, nullptr, x, std::move(logits), /*last=*/false};
+  if (!pass.weights_apart) return pass.weight_grads.push(std::move(task));
+  task.x.set_kind(MemoryKind::stash);
+  task.dy.set_kind(MemoryKind::stash);
+  stash.weight_grad.push_back(std::move(task));
+}
+
+Tensor LanguageModelHead::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
+  const std::int64_t tokens = pass.batch.num_tokens;
   const bool sharded = token_sharded(pass, setup_);
-  comm::Pending<Tensor> x(stash.x_TH);
-  if (sharded) x = mesh::gather_along_tokens(pass.exec, setup_.tp, stash.x_TH, weight_.name);
-  Tensor d_logits = std::move(stash.logits_TV);
-  kernels::softmax_gradient_in_place(pass.exec, d_logits, valid_columns(), stash.max_T, stash.sum_exp_T,
-                                     pass.batch.labels.data(), first_column(), loss_seed(pass));
-  stash = Stash();
-  Tensor dx = pass.exec.empty({d_logits.size(0), shape_.hidden}, setup_.dtype);
-  kernels::matmul(pass.exec, d_logits, Transpose::no, weight_.value, Transpose::no, dx);
-  comm::Pending<Tensor> reduced =
-      sharded ? mesh::reduce_scatter_along_tokens(pass.exec, setup_.tp, std::move(dx), weight_.name)
-              : setup_.tp.all_reduce_async(std::move(dx), weight_.name);
-  pass.weight_grads.push(LinearTask{&weight_, nullptr, x.wait(), std::move(d_logits)});
-  return reduced.wait();
+  Tensor whole = x_TH;
+  if (sharded) whole = mesh::gather_along_tokens(pass.exec, setup_.tp, x_TH, weight_.name).wait();
+  Tensor loss = pass.exec.empty({tokens}, setup_.dtype), seed, dx;
+  if (pass.keep_stash) {
+    seed = loss_seed(pass);
+    dx = pass.exec.empty({tokens, shape_.hidden}, setup_.dtype);
+  }
+  for (std::int64_t begin = 0; begin < tokens; begin += spec::HeadShape::kTileTokens)
+    forward_tile(pass, whole, begin, std::min(tokens, begin + spec::HeadShape::kTileTokens),
+                 pass.keep_stash ? &seed : nullptr, loss, dx, stash);
+  whole.reset();
+  if (!pass.keep_stash) return loss;
+  stash.dx_TH =
+      stashed(sharded ? mesh::reduce_scatter_along_tokens(pass.exec, setup_.tp, std::move(dx), weight_.name).wait()
+                      : setup_.tp.all_reduce(std::move(dx), weight_.name));
+  return loss;
+}
+
+Tensor LanguageModelHead::backward(Pass& pass, Stash&& stash) {
+  if (pass.weights_apart) {
+    stash.weight_grad.back().last = true;
+    for (LinearTask& task : stash.weight_grad) pass.weight_grads.push(std::move(task));
+    stash.weight_grad.clear();
+  } else {
+    pass.weight_grads.grad_ready(weight_);
+  }
+  return std::move(stash.dx_TH);
 }
 
 Tensor LanguageModelHead::logits(Pass& pass, const Tensor& x_TH) {

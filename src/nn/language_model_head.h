@@ -1,5 +1,9 @@
 // Projection to the vocabulary and cross-entropy in one layer; logits are cut over the vocabulary and never gathered in
 // training (arXiv 1909.08053 §3). Legend: T tokens, H hidden, V vocabulary.
+// Both gradients are formed in the forward pass of training, tile by tile of spec::HeadShape::kTileTokens tokens: a
+// tile's logits are turned into their gradient in place, multiplied twice and dropped, so no product is computed twice
+// and the logits of all tokens never exist. Backward returns the stashed dx and reports the weight gradient. Only where
+// the schedule computes weight gradients apart (Pass::weights_apart) the tiles' gradients live on until W.
 // Columns of the padding (≥ vocabulary size) take no part in the softmax. A token whose loss mask is 0 contributes
 // exactly nothing to any gradient, even where its logits are not finite.
 #pragma once
@@ -14,14 +18,15 @@ namespace megatron::nn {
 class LanguageModelHead {
  public:
   struct Stash {
-    Tensor x_TH;  // as forward got it: the token shard under sequence parallelism
-    Tensor logits_TV, max_T, sum_exp_T;
+    Tensor dx_TH;                         // shaped as x: the token shard under sequence parallelism
+    std::vector<LinearTask> weight_grad;  // with weights apart: one for each tile
     template <typename F>
     void visit(F&& f) const {
-      f("x", x_TH);
-      f("logits", logits_TV);
-      f("max", max_T);
-      f("sum_exp", sum_exp_T);
+      f("dx", dx_TH);
+      for (const LinearTask& task : weight_grad) {
+        f("x", task.x);
+        f("d_logits", task.dy);
+      }
     }
   };
 
@@ -32,9 +37,10 @@ class LanguageModelHead {
   LanguageModelHead(const LanguageModelHead&) = delete;
   LanguageModelHead& operator=(const LanguageModelHead&) = delete;
 
-  /// Loss of each token [T] against pass.batch.labels, unmasked. Sums over ranks are level 0.
+  /// Loss of each token [T] against pass.batch.labels, unmasked. Sums over ranks are level 0. With pass.keep_stash the
+  /// gradients too, seeded with loss_mask × loss_scale.
   Tensor forward(Pass& pass, const Tensor& x_TH, Stash& stash);
-  /// Seeded with loss_mask × loss_scale; returns dx, shaped as x.
+  /// dx, shaped as x.
   Tensor backward(Pass& pass, Stash&& stash);
   /// x [rows, H], the same on all ranks → [rows, vocabulary size] on all ranks.
   Tensor logits(Pass& pass, const Tensor& x_TH);
@@ -44,6 +50,9 @@ class LanguageModelHead {
   std::int64_t first_column() const { return setup_.tp.rank() * shape_.local_vocab(); }
   std::int64_t valid_columns() const;
   Tensor project(Pass& pass, const Tensor& x_TH);
+  /// Tokens [begin, end) of the micro-batch: their losses; with a seed, which is not null then, their gradients too.
+  void forward_tile(Pass& pass, const Tensor& x_TH, std::int64_t begin, std::int64_t end, const Tensor* seed_T,
+                    Tensor& loss_T, Tensor& dx_TH, Stash& stash);
   Tensor loss_seed(Pass& pass) const;
 
   LayerSetup setup_;

@@ -57,6 +57,8 @@ struct Pass {
   std::uint64_t seed = 0;  // of dropout; the run's
   /// Multiplies the loss mask to seed backward (1 in fp32).
   double loss_scale = 1.0;
+  /// The schedule computes weight gradients in instructions of their own (W): a layer must not form them in forward.
+  bool weights_apart = false;
   KvCache* kv = nullptr;
   /// Sees the residual stream: 0 = input of the first layer, i = output of layer i (global numbers). Under sequence
   /// parallelism it sees the shard. Null in training.

@@ -45,6 +45,7 @@ void WeightGradQueue::execute(WeightGradTask& task) {
     // What the task kept is not needed any more: free it before the sink may start to communicate.
     linear->x.reset();
     linear->dy.reset();
+    if (!linear->last) return;
     if (linear->bias != nullptr) grad_ready(*linear->bias);
     grad_ready(*linear->weight);
   } else if (auto* embedding = std::get_if<EmbeddingTask>(&task)) {

@@ -13,10 +13,12 @@
 namespace megatron::nn {
 
 /// weight.main_grad[O,I] += dy[T,O]ᵀ·x[T,I]; bias (may be null).main_grad[O] += column sums of dy.
+/// `last`: no other task of this micro-batch follows for these parameters.
 struct LinearTask {
   Parameter* weight;
   Parameter* bias;
   Tensor x, dy;
+  bool last = true;
 };
 
 /// table.main_grad[id − first_row] += dy[t]; ids: T int64 alive until the task has run (they belong to the

@@ -73,6 +73,8 @@ class Engine::Step {
         sink_(sink),
         training_(std::any_of(instructions.begin(), instructions.end(),
                               [](const Instruction& i) { return is_backward(i.op); })),
+        weights_apart_(std::any_of(instructions.begin(), instructions.end(),
+                                   [](const Instruction& i) { return i.op == Op::backward_weight; })),
         immediate_(engine.rank_.exec, sink),
         forward_inbox_{Op::receive_forward, -1, "hidden state", 0, {}},
         backward_inbox_{Op::receive_backward, 1, "gradient", 0, {}} {}
@@ -124,6 +126,7 @@ class Engine::Step {
   std::span<const nn::MicroBatch> batches_;
   nn::GradSink* sink_;
   bool training_;
+  bool weights_apart_;  // some instruction is a W
   nn::WeightGradQueue immediate_;
   std::map<std::int64_t, nn::WeightGradQueue> deferred_;  // between I and W
   Inbox forward_inbox_, backward_inbox_;
@@ -247,7 +250,8 @@ nn::Pass Engine::Step::make_pass(std::int64_t micro_batch, nn::WeightGradQueue& 
                 training_,
                 queue,
                 engine_.options_.seed,
-                engine_.options_.loss_scale};
+                engine_.options_.loss_scale,
+                weights_apart_};
   if (engine_.hidden_observer_)
     pass.observe_hidden = [this, micro_batch](std::int64_t layer, const Tensor& hidden) {
       engine_.hidden_observer_(micro_batch, layer, hidden);

@@ -1,5 +1,7 @@
 #include "spec/block_shape.h"
 
+#include <algorithm>
+
 #include "base/check.h"
 
 namespace megatron::spec {
@@ -110,18 +112,14 @@ Traffic EmbeddingShape::backward_traffic(std::int64_t tokens, std::int64_t eleme
   return into_column(layout, tokens * hidden * element_bytes);
 }
 
-std::int64_t HeadShape::stash(std::int64_t tokens) const {
-  // Input, logits, row maxima and sums.
-  return layout.token_rows(tokens) * hidden + tokens * local_vocab() + 2 * tokens;
-}
 Traffic HeadShape::forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
-  return into_column(layout, tokens * hidden * element_bytes) +
-         all_reduce_traffic(tokens * element_bytes, layout.size) +
-         all_reduce_traffic(2 * tokens * element_bytes, layout.size);
-}
-Traffic HeadShape::backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
   const std::int64_t bytes = tokens * hidden * element_bytes;
-  return into_column(layout, bytes) + out_of_row(layout, bytes);
+  Traffic sum = into_column(layout, bytes) + out_of_row(layout, bytes);
+  for (std::int64_t begin = 0; begin < tokens; begin += kTileTokens) {
+    const std::int64_t tile = std::min(kTileTokens, tokens - begin) * element_bytes;
+    sum += all_reduce_traffic(tile, layout.size) + all_reduce_traffic(2 * tile, layout.size);
+  }
+  return sum;
 }
 
 NormShape norm_shape(const ModelSpec& model) { return {model.normalization, model.hidden_size, model.norm_epsilon}; }
@@ -168,7 +166,7 @@ std::int64_t StageShape::parameters() const {
   return count;
 }
 std::int64_t StageShape::forward_matmul_flops(std::int64_t tokens) const {
-  return layers * block.forward_matmul_flops(tokens) + (has_head ? head.linear().forward_flops(tokens) : 0);
+  return layers * block.forward_matmul_flops(tokens) + (has_head ? head.forward_matmul_flops(tokens) : 0);
 }
 std::int64_t StageShape::stash(std::int64_t tokens) const {
   std::int64_t elements = layers * block.stash(tokens);
@@ -189,7 +187,6 @@ Traffic StageShape::backward_traffic(std::int64_t tokens, std::int64_t element_b
   Traffic sum;
   for (std::int64_t i = 0; i < layers; ++i) sum += block.backward_traffic(tokens, element_bytes);
   if (has_embedding) sum += embedding.backward_traffic(tokens, element_bytes);
-  if (has_head) sum += head.backward_traffic(tokens, element_bytes);
   return sum;
 }
 

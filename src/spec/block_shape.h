@@ -127,17 +127,24 @@ struct EmbeddingShape {
   Traffic backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
 };
 
-/// Projection to the vocabulary with cross-entropy.
+/// Projection to the vocabulary with cross-entropy. It works on tiles of tokens and forms its gradients in the forward
+/// pass of training, tile by tile, so that a tile's logits are needed once and never exist for all tokens.
 struct HeadShape {
+  /// A multiple of the matrix product's chunk of K: then the weight gradient has the bits of one product over all
+  /// tokens.
+  static constexpr std::int64_t kTileTokens = 768;
+
   std::int64_t hidden = 0, vocab = 0, padded_vocab = 0;
   TensorLayout layout;
 
   std::int64_t local_vocab() const { return padded_vocab / layout.size; }
   LinearShape linear() const { return column_linear(hidden, padded_vocab, false, layout.size); }
   std::int64_t parameters() const { return linear().parameters(); }
-  std::int64_t stash(std::int64_t tokens) const;
+  /// Of a forward pass of training: the product and its two gradients.
+  std::int64_t forward_matmul_flops(std::int64_t tokens) const { return 3 * linear().forward_flops(tokens); }
+  /// The input's gradient.
+  std::int64_t stash(std::int64_t tokens) const { return layout.token_rows(tokens) * hidden; }
   Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
-  Traffic backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
 };
 
 /// Shapes of a model's parts. `model` is complete (derived fields set). Throw where the layout does not divide the
@@ -160,7 +167,7 @@ struct StageShape {
 
   std::int64_t parameters() const;  // elements held
   std::int64_t forward_matmul_flops(std::int64_t tokens) const;
-  std::int64_t backward_matmul_flops(std::int64_t tokens) const { return 2 * forward_matmul_flops(tokens); }
+  std::int64_t backward_matmul_flops(std::int64_t tokens) const { return layers * block.backward_matmul_flops(tokens); }
   std::int64_t stash(std::int64_t tokens) const;
   Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
   Traffic backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;

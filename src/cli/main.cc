@@ -1,7 +1,9 @@
 // The program: finds the command, runs it, turns exceptions into exit statuses.
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -86,9 +88,14 @@ int run(const Command& command, const std::vector<std::string>& args) {
   }
 }
 
-}  // namespace
+/// Success only if everything that was printed has arrived: a full disk must not look like a finished command.
+int flushed(int status) {
+  if ((std::fflush(stdout) == 0 && std::ferror(stdout) == 0) || status != 0) return status;
+  std::fprintf(stderr, "megatron: standard output cannot be written: %s\n", std::strerror(errno));
+  return 1;
+}
 
-int main(int argc, char** argv) {
+int dispatch(int argc, char** argv) {
   const std::vector<std::string> args(argv + (argc > 1 ? 2 : 1), argv + argc);
   const std::string name = argc > 1 ? argv[1] : "--help";
   if (name == "--help" || name == "-h" || name == "help") return print_help(), argc > 1 ? 0 : 2;
@@ -97,3 +104,7 @@ int main(int argc, char** argv) {
     if (name == command.name) return run(command, args);
   return unknown_command(name);
 }
+
+}  // namespace
+
+int main(int argc, char** argv) { return flushed(dispatch(argc, argv)); }

@@ -52,7 +52,7 @@ class Parser {
     report_unknown();
     report_foreign();
     const Derived derived = derive(draft_, options.launcher_world_size);
-    run_rules(derived);
+    if (!source_missing_) run_rules(derived);
     report_not_built();
   }
 
@@ -80,10 +80,13 @@ class Parser {
     Input command_line;
     read_command_line(tables_, options_.preset, {}, "preset", input_);
     read_command_line(tables_, args, own, "command line", command_line);
+    const std::size_t before = input_.problems.size();
     if (const auto preset = command_line.own.find("--preset"); preset != command_line.own.end())
       read_preset(preset->second);
+    const std::size_t known = input_.known.size();
     if (const auto file = command_line.own.find("--config"); file != command_line.own.end())
       read_yaml_file(tables_, file->second, input_);
+    source_missing_ = input_.problems.size() > before && input_.known.size() == known;
     auto append = [](auto& to, auto& from) { to.insert(to.end(), from.begin(), from.end()); };
     append(input_.known, command_line.known);
     append(input_.foreign, command_line.foreign);
@@ -218,6 +221,8 @@ class Parser {
   Findings findings_;
   std::map<std::string, std::string> unbuilt_choices_;
   bool countable_ = true;
+  /// A preset or file that the run rests on could not be read: what follows from its absence is not worth a line.
+  bool source_missing_ = false;
 };
 
 }  // namespace

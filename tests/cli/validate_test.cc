@@ -1,6 +1,7 @@
 // The program as a user calls it: validate, options, inspect, and mistakes in the command itself.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -45,6 +46,20 @@ TEST(Program, HelpVersionAndUnknownCommands) {
   const Result unknown = megatron_command("validat");
   EXPECT_EQ(unknown.status, 2);
   EXPECT_TRUE(contains(unknown.output, "nearest: validate"));
+}
+
+TEST(Program, OutputThatCannotBeWrittenIsNoSuccess) {
+  const Result full = megatron::testing::run_command(std::string("'") + MEGATRON_BINARY + "' options 2>&1 >/dev/full");
+  EXPECT_EQ(full.status, 1);
+  EXPECT_TRUE(contains(full.output, "standard output cannot be written")) << full.output;
+}
+
+TEST(Validate, AFileThatCannotBeReadIsTheOnlyFinding) {
+  for (const char* source : {"--config /nowhere/run.yaml", "--preset gtp2"}) {
+    const Result result = megatron_command(std::string("validate ") + source);
+    EXPECT_EQ(result.status, 2);
+    EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+  }
 }
 
 TEST(Validate, PrintsEveryDerivedNumber) {

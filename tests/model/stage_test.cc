@@ -171,6 +171,7 @@ TEST(Stage, EvaluatesWithoutKeepingAnything) {
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
     auto stage = model::build_stage(rank, run);
     model::initialize_parameters(rank, *stage, 3);
+    testing::allocate_gradients(rank.exec, stage->parameters());
     nn::MicroBatch batch = testing::make_batch(1, 0, 2, kLength, kVocab);
     testing::place_batch(batch, rank, true);
     nn::WeightGradQueue queue(rank.exec, nullptr);

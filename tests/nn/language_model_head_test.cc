@@ -38,7 +38,8 @@ nn::MicroBatch five_tokens() {
 }
 
 HeadRun run_head(int tp, std::int64_t padded, const std::vector<double>& weight, const std::vector<double>& x_values,
-                 const nn::MicroBatch& tokens, std::int64_t vocab = kVocab, DType dtype = DType::float64) {
+                 const nn::MicroBatch& tokens, std::int64_t vocab = kVocab, DType dtype = DType::float64,
+                 bool weights_apart = false) {
   HeadRun result;
   testing::Gatherer gatherer;
   std::mutex mutex;
@@ -53,6 +54,8 @@ HeadRun run_head(int tp, std::int64_t padded, const std::vector<double>& weight,
     testing::place_batch(batch, rank, false);
     nn::WeightGradQueue queue(rank.exec, nullptr);
     nn::Pass pass{rank, rank.exec, batch, nn::Mode::train, true, queue};
+    pass.weights_apart = weights_apart;
+    queue.set_deferred(weights_apart);
     nn::Parameter x;
     x.name = "x";
     x.sharding = spec::replicated(2, batch.num_tokens, kHidden, rank.mesh.tp.rank());
@@ -61,6 +64,8 @@ HeadRun run_head(int tp, std::int64_t padded, const std::vector<double>& weight,
     nn::LanguageModelHead::Stash stash;
     const std::vector<double> losses = testing::to_doubles(head.forward(pass, x.value, stash));
     x.main_grad = head.backward(pass, std::move(stash));
+    EXPECT_EQ(queue.empty(), !weights_apart);
+    queue.drain();
     gatherer.add_gradient(x);
     gatherer.add_gradient(*parameters[0]);
     const std::scoped_lock lock(mutex);
@@ -113,6 +118,64 @@ TEST(LanguageModelHead, AgreesWithPyTorchAtEveryCut) {
     EXPECT_LE(testing::relative_max_error(run.losses, kLosses), 1e-14);
     EXPECT_LE(testing::relative_max_error(run.gradients.at("x"), kXGradient), 1e-14);
     EXPECT_LE(testing::relative_max_error(run.gradients.at("output_layer.weight"), kWeightGradient), 1e-14);
+  }
+}
+
+// Several tiles of tokens, the last one short.
+nn::MicroBatch many_tokens() {
+  nn::MicroBatch batch = testing::meta_batch(1, 2 * spec::HeadShape::kTileTokens + 37);
+  for (std::int64_t t = 0; t < batch.num_tokens; ++t) {
+    batch.ids.push_back(0);
+    batch.labels.push_back(t * t % kVocab);
+    batch.loss_mask.push_back(static_cast<float>(t % 4) * 0.5F);
+    batch.tokens.sample_index.push_back(0);
+    batch.tokens.position.push_back(t);
+  }
+  return batch;
+}
+
+// The definition, in plain loops: loss = log Σ exp(x·wᵀ) − the label's logit.
+HeadRun by_definition(const std::vector<double>& w, const std::vector<double>& x, const nn::MicroBatch& batch) {
+  HeadRun run;
+  std::vector<double>&dx = run.gradients["x"], &dw = run.gradients["output_layer.weight"];
+  dx.assign(x.size(), 0.0);
+  dw.assign(w.size(), 0.0);
+  for (std::size_t t = 0; t < batch.labels.size(); ++t) {
+    std::vector<double> e;
+    double sum = 0;
+    for (std::size_t v = 0; v < kVocab; ++v) {
+      double logit = 0;
+      for (std::size_t h = 0; h < kHidden; ++h) logit += x[t * kHidden + h] * w[v * kHidden + h];
+      e.push_back(std::exp(logit));
+      sum += e.back();
+    }
+    const auto label = static_cast<std::size_t>(batch.labels[t]);
+    run.losses.push_back(std::log(sum / e[label]));
+    for (std::size_t v = 0; v < kVocab; ++v) {
+      const double d = static_cast<double>(batch.loss_mask[t]) * (e[v] / sum - (v == label ? 1.0 : 0.0));
+      for (std::size_t h = 0; h < kHidden; ++h) {
+        dx[t * kHidden + h] += d * w[v * kHidden + h];
+        dw[v * kHidden + h] += d * x[t * kHidden + h];
+      }
+    }
+  }
+  return run;
+}
+
+TEST(LanguageModelHead, WorksInTilesOfTokens) {
+  const nn::MicroBatch batch = many_tokens();
+  const std::vector<double> x = wave(batch.num_tokens, kHidden, 1, 3, sine), w = wave(kVocab, kHidden, 0, 2, cosine);
+  const HeadRun want = by_definition(w, x, batch);
+  for (const int tp : {1, 2}) {
+    SCOPED_TRACE(str_cat("tp ", tp));
+    const HeadRun run = run_head(tp, 8, w, x, batch),
+                  apart = run_head(tp, 8, w, x, batch, kVocab, DType::float64, true);
+    EXPECT_LE(testing::relative_max_error(run.losses, want.losses), 1e-13);
+    for (const char* name : {"x", "output_layer.weight"}) {
+      EXPECT_LE(testing::relative_max_error(run.gradients.at(name), want.gradients.at(name)), 1e-13) << name;
+      EXPECT_EQ(apart.gradients.at(name), run.gradients.at(name)) << name;
+    }
+    EXPECT_EQ(apart.losses, run.losses);
   }
 }
 

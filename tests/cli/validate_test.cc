@@ -54,9 +54,9 @@ TEST(Program, OutputThatCannotBeWrittenIsNoSuccess) {
   EXPECT_TRUE(contains(full.output, "standard output cannot be written")) << full.output;
 }
 
-TEST(Validate, AFileThatCannotBeReadIsTheOnlyFinding) {
+TEST(Train, AFileThatCannotBeReadIsTheOnlyFinding) {
   for (const char* source : {"--config /nowhere/run.yaml", "--preset gtp2"}) {
-    const Result result = megatron_command(std::string("validate ") + source);
+    const Result result = megatron_command(std::string("train ") + source);
     EXPECT_EQ(result.status, 2);
     EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
   }

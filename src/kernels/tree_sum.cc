@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <type_traits>
+
+#include "kernels/cpu/tree_sum.h"
 
 namespace megatron::kernels {
 
 namespace {
-constexpr std::int64_t kPiece = 128;  // elements that are folded at a time; partial sums stay in L1
+constexpr std::int64_t kPiece = 256;  // elements that are folded at a time; partial sums stay in L1
 constexpr std::size_t kLevels = 32;
 
 template <typename T>
@@ -27,6 +30,7 @@ template <typename T>
 void combine_piece(ReduceOp op, const T* a, const T* b, T* out, std::int64_t count) {
   switch (op) {
     case ReduceOp::sum:
+      if constexpr (std::is_same_v<T, float>) return cpu::add_floats(a, b, out, count);
       for (std::int64_t i = 0; i < count; ++i) out[i] = combine(ReduceOp::sum, a[i], b[i]);
       break;
     case ReduceOp::max:
@@ -59,32 +63,68 @@ void reduce_piece(ReduceOp op, std::span<const void* const> inputs, std::int64_t
 }
 
 template <typename T>
-void reduce(ReduceOp op, std::span<const void* const> inputs, void* out, std::int64_t count) {
-  T* to = static_cast<T*>(out);
-  if (inputs.size() == 2) {
-    combine_piece(op, static_cast<const T*>(inputs[0]), static_cast<const T*>(inputs[1]), to, count);
+void reduce(ReduceOp op, std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t count,
+            Stores stores) {
+  T* first = static_cast<T*>(outputs[0]);
+  if (inputs.size() == 2 && outputs.size() == 1 && stores == Stores::cached) {
+    combine_piece(op, static_cast<const T*>(inputs[0]), static_cast<const T*>(inputs[1]), first, count);
     return;
   }
-  for (std::int64_t begin = 0; begin < count; begin += kPiece)
-    reduce_piece(op, inputs, begin, std::min(kPiece, count - begin), to + begin);
+  alignas(64) std::array<T, kPiece> sum;
+  for (std::int64_t begin = 0; begin < count; begin += kPiece) {
+    const std::int64_t piece = std::min(kPiece, count - begin);
+    T* to = stores == Stores::cached ? first + begin : sum.data();
+    reduce_piece(op, inputs, begin, piece, to);
+    for (void* output : outputs)
+      if (static_cast<T*>(output) + begin != to)
+        copy_bytes(to, static_cast<T*>(output) + begin, piece * static_cast<std::int64_t>(sizeof(T)), stores);
+  }
+}
+
+// The sum of two ranks, which is most of what is ever asked, in one loop.
+void add_two(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t count, Stores stores) {
+  const float *a = static_cast<const float*>(inputs[0]), *b = static_cast<const float*>(inputs[1]);
+  auto* first = static_cast<float*>(outputs[0]);
+  auto* second = outputs.size() == 2 ? static_cast<float*>(outputs[1]) : nullptr;
+  if (stores == Stores::streaming)
+    cpu::stream_sum(a, b, first, second, count);
+  else if (second != nullptr)
+    cpu::add_floats_twice(a, b, first, second, count);
+  else
+    cpu::add_floats(a, b, first, count);
 }
 }  // namespace
 
-void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> inputs, void* out,
-                 std::int64_t count) noexcept {
-  if (inputs.empty()) return;
+void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> inputs, std::span<void* const> outputs,
+                 std::int64_t count, Stores stores) noexcept {
+  if (inputs.empty() || count == 0) return;
   switch (dtype) {
     case DType::float32:
-      return reduce<float>(op, inputs, out, count);
+      if (op == ReduceOp::sum && inputs.size() == 2 && outputs.size() <= 2)
+        return add_two(inputs, outputs, count, stores);
+      return reduce<float>(op, inputs, outputs, count, stores);
     case DType::float64:
-      return reduce<double>(op, inputs, out, count);
+      return reduce<double>(op, inputs, outputs, count, stores);
     case DType::int64:
-      return reduce<std::int64_t>(op, inputs, out, count);
+      return reduce<std::int64_t>(op, inputs, outputs, count, stores);
     case DType::int32:
-      return reduce<std::int32_t>(op, inputs, out, count);
+      return reduce<std::int32_t>(op, inputs, outputs, count, stores);
     default:
       MEGATRON_CHECK(false, "reduction of ", dtype_name(dtype));  // a wrong call: terminates with the message
   }
+}
+
+void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> inputs, void* out,
+                 std::int64_t count) noexcept {
+  tree_reduce(op, dtype, inputs, std::span<void* const>(&out, 1), count, Stores::cached);
+}
+
+void copy_bytes(const void* from, void* to, std::int64_t bytes, Stores stores) noexcept {
+  if (bytes == 0) return;
+  if (stores == Stores::streaming)
+    cpu::stream_copy(static_cast<const std::byte*>(from), static_cast<std::byte*>(to), bytes);
+  else
+    std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
 }  // namespace megatron::kernels

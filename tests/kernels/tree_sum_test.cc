@@ -36,6 +36,51 @@ TEST(TreeSum, IsTheLeftFullTreeForAnyNumberOfInputs) {
   }
 }
 
+// All outputs, of any number, place in a cache line and kind of store; the inputs themselves among them.
+TEST(TreeSum, SeveralOutputs) {
+  for (const std::size_t n : {std::size_t{1}, std::size_t{2}, std::size_t{3}, std::size_t{8}}) {
+    for (const Stores stores : {Stores::cached, Stores::streaming}) {
+      for (const std::size_t skew : {std::size_t{0}, std::size_t{3}}) {
+        constexpr std::size_t kSize = 1037, kRoom = kSize + 32;
+        std::vector<std::vector<float>> inputs(n, std::vector<float>(kSize));
+        std::vector<std::vector<float>> memory(n, std::vector<float>(kRoom, -7.0F));
+        std::vector<const void*> from;
+        std::vector<void*> to;
+        for (std::size_t r = 0; r < n; ++r) {
+          float* place = memory[r].data() + 16 + (r == 0 ? 0 : skew);
+          for (std::size_t i = 0; i < kSize; ++i)
+            inputs[r][i] = place[i] = random_value(static_cast<std::uint32_t>(r), static_cast<std::int64_t>(i));
+          from.push_back(place);
+          to.push_back(place);
+        }
+        std::vector<float> expected(kSize);
+        for (std::size_t i = 0; i < kSize; ++i) expected[i] = tree(inputs, 0, n, i);
+        tree_reduce(ReduceOp::sum, DType::float32, from, to, static_cast<std::int64_t>(kSize), stores);
+        for (std::size_t r = 0; r < n; ++r) {
+          const float* place = static_cast<const float*>(to[r]);
+          EXPECT_TRUE(same_bits(expected, std::vector<float>(place, place + kSize))) << n << " inputs, output " << r;
+          EXPECT_EQ(place[-1], -7.0F);
+          EXPECT_EQ(place[kSize], -7.0F);
+        }
+      }
+    }
+  }
+}
+
+TEST(TreeSum, CopiesOfAnySizeAndPlace) {
+  std::vector<std::uint8_t> from(400);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::uint8_t>(i * 7 + 1);
+  for (const Stores stores : {Stores::cached, Stores::streaming})
+    for (std::size_t size = 0; size < 200; size += 13)
+      for (std::size_t place = 1; place < 70; place += 9) {
+        std::vector<std::uint8_t> to(400, 0);
+        std::vector<std::uint8_t> expected(400, 0);
+        std::copy_n(from.begin() + 5, size, expected.begin() + static_cast<std::ptrdiff_t>(place));
+        copy_bytes(from.data() + 5, to.data() + place, static_cast<std::int64_t>(size), stores);
+        EXPECT_EQ(to, expected) << size << " bytes at " << place;
+      }
+}
+
 template <typename T>
 T reduce(ReduceOp op, DType dtype, std::vector<T> items) {
   std::vector<const void*> pointers;

@@ -1,0 +1,18 @@
+// Vector loops of kernels/tree_sum.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace megatron::kernels::cpu {
+
+/// out[i] = a[i] + b[i]; `out` may be a or b.
+void add_floats(const float* a, const float* b, float* out, std::int64_t count) noexcept;
+/// The same into two outputs, each of which may be a or b.
+void add_floats_twice(const float* a, const float* b, float* out, float* second, std::int64_t count) noexcept;
+/// The same; stores past the caches where `out` and `second` (may be null) have the same place in a vector.
+void stream_sum(const float* a, const float* b, float* out, float* second, std::int64_t count) noexcept;
+/// A copy that stores past the caches.
+void stream_copy(const std::byte* from, std::byte* to, std::int64_t bytes) noexcept;
+
+}  // namespace megatron::kernels::cpu

@@ -1,5 +1,7 @@
 #include "comm/bench.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -17,113 +19,164 @@ namespace megatron::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using kernels::Stores;
 
-/// What the threads of one measurement share. Each rank writes its own entries between two barriers.
-struct Shared {
-  std::vector<Clock::time_point> starts, ends;
-  std::vector<const float*> inputs;
-  std::vector<float*> outputs;
-};
+constexpr std::int64_t kColdBytes = 16 * kMiB, kBatchBytes = 256 * kKiB, kMostSets = 64;
 
 /// One rank's tensors for one size.
 struct Buffers {
   Tensor whole, result, part;  // [n·rows, 16], the same, [rows, 16]
-  std::vector<std::int64_t> rows;
-  std::int64_t part_elements = 0;
 };
 
-Buffers make_buffers(tensor::Allocator& allocator, int n, std::int64_t bytes) {
-  constexpr std::int64_t kRowElements = 16;
-  const std::int64_t rows = std::max<std::int64_t>(1, ceil_div(bytes, n * kRowElements * 4));
-  Buffers b;
-  b.rows.assign(static_cast<std::size_t>(n), rows);
-  b.part_elements = rows * kRowElements;
-  b.whole = Tensor::zeros(allocator, {n * rows, kRowElements}, DType::float32, MemoryKind::communication);
-  b.result = Tensor::zeros(allocator, {n * rows, kRowElements}, DType::float32, MemoryKind::communication);
-  b.part = Tensor::zeros(allocator, {rows, kRowElements}, DType::float32, MemoryKind::communication);
-  return b;
-}
+/// What the threads of one measurement share. Each rank writes its own entries between two barriers.
+struct Shared {
+  std::vector<Clock::time_point> starts, ends;
+  std::vector<std::vector<Buffers>*> sets;  // by rank
+};
 
-// Adds [begin, begin + count) of all inputs in blocks that stay in the first cache, and hands each block on.
-void plain_sum(const Shared& shared, std::int64_t begin, std::int64_t count,
-               const std::function<void(std::int64_t at, const float* sum, std::int64_t n)>& out) {
-  constexpr std::int64_t kBlock = 1024;
-  float block[kBlock];
-  std::vector<const void*> inputs(shared.inputs.size());
-  for (std::int64_t done = 0; done < count; done += kBlock) {
-    const std::int64_t n = std::min(kBlock, count - done);
-    for (std::size_t r = 0; r < inputs.size(); ++r) inputs[r] = shared.inputs[r] + begin + done;
-    kernels::tree_reduce(ReduceOp::sum, DType::float32, inputs, block, n);
-    out(begin + done, block, n);
+class Measurement {
+ public:
+  Measurement(Communicator& group, Shared& shared, tensor::Allocator& allocator, std::int64_t bytes, int repeats)
+      : group_(group), shared_(shared), n_(group.size()), me_(group.rank()), repeats_(repeats) {
+    constexpr std::int64_t kRowElements = 16;
+    const std::int64_t rows = std::max<std::int64_t>(1, ceil_div(bytes, n_ * kRowElements * 4));
+    cold_ = bytes >= kColdBytes;
+    sets_.resize(static_cast<std::size_t>(cold_ ? 2 : std::clamp<std::int64_t>(kBatchBytes / bytes, 1, kMostSets)));
+    rows_.assign(static_cast<std::size_t>(n_), rows);
+    part_ = rows * kRowElements;
+    const auto make = [&](std::int64_t r) {
+      return Tensor::empty(allocator, {r, kRowElements}, DType::float32, MemoryKind::communication);
+    };
+    for (Buffers& b : sets_) b = {make(n_ * rows), make(n_ * rows), make(rows)};
+    shared_.sets[static_cast<std::size_t>(me_)] = &sets_;
+    fill();
+    group_.barrier("bench buffers");
   }
-}
+  ~Measurement() { group_.barrier("bench buffers end"); }
+  Measurement(const Measurement&) = delete;
+  Measurement& operator=(const Measurement&) = delete;
 
-void copy(float* to, const float* from, std::int64_t elements) {
-  std::memcpy(to, from, static_cast<std::size_t>(elements) * sizeof(float));
-}
+  std::vector<CommTiming> run();
 
-/// Runs `work` on all ranks at once, `repeats` times; the best time, on every rank.
-double measure(Communicator& group, Shared& shared, int repeats, const std::function<void()>& work) {
-  const auto me = static_cast<std::size_t>(group.rank());
-  double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < repeats; ++i) {
-    group.barrier("bench start");
-    shared.starts[me] = Clock::now();
-    work();
-    shared.ends[me] = Clock::now();
-    group.barrier("bench end");
-    const auto start = *std::min_element(shared.starts.begin(), shared.starts.end());
-    const auto end = *std::max_element(shared.ends.begin(), shared.ends.end());
-    best = std::min(best, std::chrono::duration<double>(end - start).count());
+ private:
+  using Work = std::function<void(std::size_t set)>;
+  using Limit = std::function<void(std::size_t set, Stores stores)>;
+
+  void fill() {
+    for (Buffers& b : sets_)
+      for (Tensor* tensor : {&b.result, &b.whole, &b.part}) std::fill_n(tensor->data<float>(), tensor->numel(), 0.0F);
   }
-  group.barrier("bench done");
-  return best;
+  float* whole(int rank, std::size_t set) const { return data(rank, set).whole.data<float>(); }
+  Buffers& data(int rank, std::size_t set) const { return (*shared_.sets[static_cast<std::size_t>(rank)])[set]; }
+  double once(const Work& work);
+  CommTiming take_turns(const char* operation, const Work& work, const Limit& limit);
+  void sum_part(std::size_t set, std::span<void* const> outputs, Stores stores) const;
+
+  Communicator& group_;
+  Shared& shared_;
+  int n_, me_, repeats_;
+  std::vector<Buffers> sets_;
+  std::vector<std::int64_t> rows_;
+  std::int64_t part_ = 0;  // elements
+  bool cold_ = false;
+  std::size_t turn_ = 0;
+};
+
+// The time of one piece of work on all ranks at once, the same on every rank.
+double Measurement::once(const Work& work) {
+  if (!cold_) fill();
+  const std::size_t cold_set = turn_++ % sets_.size();
+  const auto me = static_cast<std::size_t>(me_);
+  group_.barrier("bench start");
+  shared_.starts[me] = Clock::now();
+  if (cold_)
+    work(cold_set);
+  else
+    for (std::size_t set = 0; set < sets_.size(); ++set) work(set);
+  shared_.ends[me] = Clock::now();
+  group_.barrier("bench end");
+  const auto start = *std::min_element(shared_.starts.begin(), shared_.starts.end());
+  const auto end = *std::max_element(shared_.ends.begin(), shared_.ends.end());
+  group_.barrier("bench read");
+  const double seconds = std::chrono::duration<double>(end - start).count();
+  return cold_ ? seconds : seconds / static_cast<double>(sets_.size());
 }
 
-std::vector<CommTiming> measure_size(Communicator& group, Shared& shared, Buffers& b, int repeats) {
-  const int n = group.size(), me = group.rank();
-  const std::int64_t part = b.part_elements, bytes = b.whole.bytes();
-  const auto all_parts = [&](const std::function<void(int)>& f) {
-    for (int r = 0; r < n; ++r) f(r);
-  };
-  shared.inputs[static_cast<std::size_t>(me)] = b.whole.data<float>();
-  shared.outputs[static_cast<std::size_t>(me)] = b.result.data<float>();
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+CommTiming Measurement::take_turns(const char* operation, const Work& work, const Limit& limit) {
+  std::vector<double> times, plain, streaming;
+  for (int i = 0; i < repeats_; ++i) {
+    times.push_back(once(work));
+    plain.push_back(once([&](std::size_t set) { limit(set, Stores::cached); }));
+    streaming.push_back(once([&](std::size_t set) { limit(set, Stores::streaming); }));
+  }
+  const auto best = [](const std::vector<double>& t) { return *std::min_element(t.begin(), t.end()); };
+  const std::int64_t bytes = n_ * part_ * static_cast<std::int64_t>(sizeof(float));
+  return {operation,     bytes,
+          best(times),   std::min(best(plain), best(streaming)),
+          median(times), std::min(median(plain), median(streaming))};
+}
+
+// This rank's part of all tensors, added into that part of `outputs`.
+void Measurement::sum_part(std::size_t set, std::span<void* const> outputs, Stores stores) const {
+  std::vector<const void*> inputs;
+  for (int r = 0; r < n_; ++r) inputs.push_back(whole(r, set) + me_ * part_);
+  kernels::tree_reduce(ReduceOp::sum, DType::float32, inputs, outputs, part_, stores);
+}
+
+std::vector<CommTiming> Measurement::run() {
+  const std::int64_t part_bytes = part_ * static_cast<std::int64_t>(sizeof(float));
   std::vector<CommTiming> timings;
-  const auto add = [&](const char* operation, const std::function<void()>& work, const std::function<void()>& limit) {
-    const double seconds = measure(group, shared, repeats, work);
-    timings.push_back({operation, bytes, seconds, measure(group, shared, repeats, limit)});
-  };
-  add(
-      "all_reduce", [&] { group.all_reduce(b.whole, ReduceOp::sum, "bench").wait(); },
-      [&] {
-        plain_sum(shared, me * part, part, [&](std::int64_t at, const float* sum, std::int64_t count) {
-          all_parts([&](int r) { copy(shared.outputs[static_cast<std::size_t>(r)] + at, sum, count); });
-        });
-      });
-  add(
-      "reduce_scatter", [&] { group.reduce_scatter(b.whole, b.rows, b.part, "bench").wait(); },
-      [&] {
-        float* own = b.part.data<float>();
-        plain_sum(shared, me * part, part, [&](std::int64_t at, const float* sum, std::int64_t count) {
-          copy(own + (at - me * part), sum, count);
-        });
-      });
-  add(
-      "all_gather", [&] { group.all_gather(b.part, b.rows, b.result, "bench").wait(); },
-      [&] {
-        float* own = b.result.data<float>();
-        all_parts([&](int r) { copy(own + r * part, shared.inputs[static_cast<std::size_t>(r)] + r * part, part); });
-      });
-  add(
+  timings.push_back(take_turns(
+      "all_reduce", [&](std::size_t set) { group_.all_reduce(sets_[set].whole, ReduceOp::sum, "bench").wait(); },
+      [&](std::size_t set, Stores stores) {
+        std::vector<void*> outputs;
+        for (int r = 0; r < n_; ++r) outputs.push_back(whole(r, set) + me_ * part_);
+        sum_part(set, outputs, stores);
+      }));
+  timings.push_back(take_turns(
+      "reduce_scatter",
+      [&](std::size_t set) { group_.reduce_scatter(sets_[set].whole, rows_, sets_[set].part, "bench").wait(); },
+      [&](std::size_t set, Stores stores) {
+        void* const own = sets_[set].part.data<float>();
+        sum_part(set, {&own, 1}, stores);
+      }));
+  timings.push_back(take_turns(
+      "all_gather",
+      [&](std::size_t set) { group_.all_gather(sets_[set].part, rows_, sets_[set].result, "bench").wait(); },
+      [&](std::size_t set, Stores stores) {
+        for (int r = 0; r < n_; ++r)
+          kernels::copy_bytes(data(r, set).part.data<float>(), sets_[set].result.data<float>() + r * part_, part_bytes,
+                              stores);
+      }));
+  timings.push_back(take_turns(
       "send",
-      [&] {
-        if (me == 0) group.send(b.whole, 1, "bench").wait();
-        if (me == 1) group.receive(b.result, 0, "bench").wait();
+      [&](std::size_t set) {
+        if (me_ == 0) group_.send(sets_[set].whole, 1, "bench").wait();
+        if (me_ == 1) group_.receive(sets_[set].result, 0, "bench").wait();
       },
-      [&] {
-        if (me == 1) copy(b.result.data<float>(), shared.inputs[0], n * part);
-      });
+      [&](std::size_t set, Stores stores) {
+        if (me_ == 1) kernels::copy_bytes(whole(0, set), sets_[set].result.data<float>(), n_ * part_bytes, stores);
+      }));
   return timings;
+}
+
+// Binds the calling thread to the usable core number `rank`, where there is one for each of `ranks` threads.
+void bind_to_own_core(int rank, int ranks) {
+  cpu_set_t usable;
+  if (::sched_getaffinity(0, sizeof(usable), &usable) != 0 || CPU_COUNT(&usable) < ranks) return;
+  int core = 0;
+  for (int seen = -1; core < CPU_SETSIZE; ++core)
+    if (CPU_ISSET(core, &usable) && ++seen == rank) break;
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  CPU_SET(core, &own);
+  ::sched_setaffinity(0, sizeof(own), &own);
 }
 
 }  // namespace
@@ -138,17 +191,15 @@ std::vector<CommTiming> bench_collectives(int world_size, const std::vector<std:
   Shared shared;
   shared.starts.resize(everyone.size());
   shared.ends.resize(everyone.size());
-  shared.inputs.resize(everyone.size());
-  shared.outputs.resize(everyone.size());
+  shared.sets.resize(everyone.size());
   std::vector<CommTiming> timings;
   create_local_world(options)->run([&](RankContext& rank) {
+    bind_to_own_core(rank.rank(), world_size);
     const auto allocator = tensor::Allocator::create(Device::cpu);
     const auto group = rank.create_group("bench", everyone);
     for (const std::int64_t size : bytes) {
-      Buffers buffers = make_buffers(*allocator, world_size, size);
-      const auto measured = measure_size(*group, shared, buffers, repeats);
+      const auto measured = Measurement(*group, shared, *allocator, size, repeats).run();
       if (rank.rank() == 0) timings.insert(timings.end(), measured.begin(), measured.end());
-      group->barrier("bench size");
     }
   });
   return timings;

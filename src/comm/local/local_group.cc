@@ -1,8 +1,11 @@
 #include "comm/local/local_group.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <thread>
 #include <utility>
 
 namespace megatron::comm {
@@ -10,12 +13,26 @@ namespace megatron::comm {
 LocalShared::LocalShared(int world_size, int spin_in)
     : parkers(static_cast<std::size_t>(world_size)),
       kept(static_cast<std::size_t>(world_size)),
+      cores(static_cast<std::size_t>(world_size)),
       finished(std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(world_size))),
       abort([this] { wake_all(); }),
-      spin(spin_in) {}
+      spin(spin_in),
+      helpers(std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1)) {}
 
 void LocalShared::wake_all() {
   for (Parker& parker : parkers) parker.wake();
+}
+
+void LocalShared::note_core(int rank) {
+  if (spin > 0) cores[static_cast<std::size_t>(rank)].index.store(::sched_getcpu(), std::memory_order_relaxed);
+}
+
+int LocalShared::spin_for(int rank, const std::vector<int>& members) const {
+  if (spin == 0) return 0;
+  const int own = ::sched_getcpu();
+  for (const int other : members)
+    if (other != rank && cores[static_cast<std::size_t>(other)].index.load(std::memory_order_relaxed) == own) return 0;
+  return spin;
 }
 
 LocalGroup::LocalGroup(LocalShared& shared, std::string name, std::vector<int> members)
@@ -24,14 +41,56 @@ LocalGroup::LocalGroup(LocalShared& shared, std::string name, std::vector<int> m
       members_(std::move(members)),
       mailboxes_(members_.size() * members_.size()) {}
 
-void LocalGroup::wake_members(int except) {
-  for (int member = 0; member < size(); ++member)
-    if (member != except) shared_.parker(global(member)).wake();
+std::unique_lock<std::mutex> LocalGroup::lock() {
+  for (int i = 0; i < shared_.spin; ++i) {
+    if (std::unique_lock lock(mutex_, std::try_to_lock); lock.owns_lock()) return lock;
+    Parker::relax();
+  }
+  return std::unique_lock(mutex_);
+}
+
+std::shared_ptr<Slot> LocalGroup::new_slot() {
+  // Slots are released about in the order in which they were taken, so the first look mostly finds one.
+  for (std::size_t looks = 0; looks < slots_.size(); ++looks) {
+    const std::shared_ptr<Slot>& slot = slots_[next_slot_++ % slots_.size()];
+    if (!slot->is_released()) continue;
+    slot->reset();
+    return slot;
+  }
+  return slots_.emplace_back(std::make_shared<Slot>(size()));
+}
+
+std::shared_ptr<Slot> LocalGroup::open(std::int64_t sequence) {
+  // Every member posts in order, so a new operation is the next one.
+  const auto place = static_cast<std::size_t>(sequence - first_open_);
+  if (place == open_.size()) open_.push_back(new_slot());
+  return open_[place];
+}
+
+void LocalGroup::close(std::int64_t sequence) {
+  open_[static_cast<std::size_t>(sequence - first_open_)].reset();
+  for (; !open_.empty() && open_.front() == nullptr; ++first_open_) open_.pop_front();
+}
+
+// One of those who wait must be woken if any: it may be that nobody else ever looks at the slot before they go on.
+void LocalGroup::wake_helpers(const Slot& slot, int member) {
+  std::int64_t wanted = std::min<std::int64_t>(slot.num_slices(), shared_.helpers);
+  for (int i = 1; i < size() && wanted > 0; ++i) {
+    const int other = (member + i) % size();
+    if (!slot.is_waiting(other)) continue;
+    shared_.parker(global(other)).wake();
+    --wanted;
+  }
+}
+
+void LocalGroup::wake_waiting(const Slot& slot, int member) {
+  for (int other = 0; other < size(); ++other)
+    if (other != member && slot.is_waiting(other)) shared_.parker(global(other)).wake();
 }
 
 void LocalGroup::check_missing(const Slot& slot, int member, const Key& key) {
   if (shared_.num_finished.load(std::memory_order_acquire) == 0) return;
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock held = lock();
   for (int m = 0; m < size(); ++m)
     // In this order: a rank that has ended has posted all it ever will.
     if (shared_.finished[static_cast<std::size_t>(global(m))].load(std::memory_order_acquire) && !slot.has(m))
@@ -44,11 +103,16 @@ class LocalOperation : public Operation {
  protected:
   LocalOperation(LocalGroup& group, LocalShared& shared, int member, int global_rank, Request&& request)
       : group_(group), shared_(shared), member_(member), global_rank_(global_rank), key_(std::move(request.key)) {
-    if (request.input.defined()) tensors_.push_back(std::move(request.input));
-    if (request.output.defined()) tensors_.push_back(std::move(request.output));
+    input_ = std::move(request.input);
+    output_ = std::move(request.output);
   }
   bool unwinding() const { return std::uncaught_exceptions() > exceptions_; }
-  KeptTensors& kept() { return shared_.kept[static_cast<std::size_t>(global_rank_)]; }
+  void keep_tensors(std::function<bool()> released) {
+    std::vector<Tensor> tensors;
+    for (Tensor* tensor : {&input_, &output_})
+      if (tensor->defined()) tensors.push_back(std::move(*tensor));
+    shared_.kept[static_cast<std::size_t>(global_rank_)].keep(std::move(released), std::move(tensors));
+  }
   Parker& parker() { return shared_.parker(global_rank_); }
 
   LocalGroup& group_;
@@ -56,7 +120,7 @@ class LocalOperation : public Operation {
   int member_;
   int global_rank_;
   Key key_;
-  std::vector<Tensor> tensors_;
+  Tensor input_, output_;
   int exceptions_ = std::uncaught_exceptions();
 };
 
@@ -73,10 +137,15 @@ class CollectiveOperation : public LocalOperation {
       } catch (const std::exception&) {  // the world has been aborted; the next operation says so
       }
     }
-    if (!slot_->done()) kept().keep([slot = slot_] { return slot->done(); }, std::move(tensors_));
+    if (slot_->done())
+      slot_->release();
+    else
+      keep_tensors([slot = slot_] { return slot->done(); });
   }
 
   void wait() override {
+    if (slot_->done()) return;
+    slot_->set_waiting(member_);
     while (!slot_->done()) {
       check();
       parker().wait(
@@ -86,7 +155,7 @@ class CollectiveOperation : public LocalOperation {
             group_.check_missing(*slot_, member_, key_);
             return false;
           },
-          shared_.spin);
+          shared_.spin_for(global_rank_, group_.members_));
     }
   }
 
@@ -95,7 +164,7 @@ class CollectiveOperation : public LocalOperation {
     if (slot_->done()) return true;
     check();
     bool finished = false;
-    if (slot_->full() && slot_->work(member_, finished) && finished) group_.wake_members(member_);
+    if (slot_->full() && slot_->work(member_, finished) && finished) group_.wake_waiting(*slot_, member_);
     return slot_->done();
   }
 
@@ -109,7 +178,7 @@ class CollectiveOperation : public LocalOperation {
     bool any = false, finished = false;
     while (!shared_.abort.aborted() && slot_->work(member_, finished)) {
       any = true;
-      if (finished) group_.wake_members(member_);
+      if (finished) group_.wake_waiting(*slot_, member_);
     }
     return any;
   }
@@ -127,7 +196,7 @@ class SendOperation : public LocalOperation {
 
   ~SendOperation() override {
     if (message_->taken.load(std::memory_order_acquire) || own_copy_) return;
-    kept().keep([message = message_] { return message->taken.load(std::memory_order_acquire); }, std::move(tensors_));
+    keep_tensors([message = message_] { return message->taken.load(std::memory_order_acquire); });
   }
 
   // After wait() the tensor is the caller's again: what has not been taken by now is copied.
@@ -163,8 +232,7 @@ class ReceiveOperation : public LocalOperation {
       } catch (const std::exception&) {  // the world has been aborted; the next operation says so
       }
     }
-    if (!done())
-      kept().keep([receive = receive_] { return receive->done.load(std::memory_order_acquire); }, std::move(tensors_));
+    if (!done()) keep_tensors([receive = receive_] { return receive->done.load(std::memory_order_acquire); });
   }
 
   void wait() override {
@@ -174,7 +242,7 @@ class ReceiveOperation : public LocalOperation {
           if (shared_.num_finished.load(std::memory_order_acquire) > 0) check_sender();
           return false;
         },
-        shared_.spin);
+        shared_.spin_for(global_rank_, group_.members_));
     if (!done()) shared_.abort.check(global_rank_, group_.name_, key_.text());
   }
 
@@ -206,6 +274,7 @@ class LocalChannel : public Channel {
     const int rank = group_.global(member_);
     if (shared.abort.aborted()) shared.abort.check(rank, group_.name_, request.key.text());
     shared.kept[static_cast<std::size_t>(rank)].sweep();
+    shared.note_core(rank);
     if (request.kind == OperationKind::send) return post_send(std::move(request));
     if (request.kind == OperationKind::receive) return post_receive(std::move(request));
     return post_collective(std::move(request));
@@ -217,16 +286,30 @@ class LocalChannel : public Channel {
     bool full = false;
     const std::int64_t sequence = sequence_++;
     {
-      const std::lock_guard lock(group_.mutex_);
-      auto& entry = group_.open_[sequence];
-      if (entry == nullptr) entry = std::make_shared<Slot>(group_.size());
-      slot = entry;
+      const std::unique_lock held = group_.lock();
+      slot = group_.open(sequence);
       full = slot->post(member_, group_.members_, group_.name_, sequence, request);
-      if (full) group_.open_.erase(sequence);
+      if (full) group_.close(sequence);
     }
-    if (full) group_.wake_members(member_);
-    if (slot->done()) return nullptr;
+    if (full) {
+      slot->fill(group_.members_, group_.name_, request);
+      share_out(*slot);
+    }
+    if (slot->done()) {
+      slot->release();
+      return nullptr;
+    }
     return std::make_unique<CollectiveOperation>(group_, member_, std::move(request), std::move(slot));
+  }
+
+  void share_out(Slot& slot) {
+    bool finished = slot.num_slices() == 0;
+    while (slot.is_small() && !finished && slot.work(member_, finished)) {
+    }
+    if (finished)
+      group_.wake_waiting(slot, member_);
+    else
+      group_.wake_helpers(slot, member_);
   }
 
   // Whoever comes second, sender or receiver, copies.
@@ -279,7 +362,8 @@ class LocalChannel : public Channel {
   }
 
   static void copy(std::byte* to, const std::byte* from, std::int64_t bytes) {
-    if (to != nullptr && from != nullptr && bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    if (to == nullptr || from == nullptr || bytes <= 0) return;
+    kernels::copy_bytes(from, to, bytes, stores_for(bytes));
   }
 
   LocalGroup& group_;

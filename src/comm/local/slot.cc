@@ -1,22 +1,22 @@
 #include "comm/local/slot.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <span>
 
 #include "base/units.h"
-#include "kernels/tree_sum.h"
 
 namespace megatron::comm {
 
 namespace {
-constexpr std::int64_t kMinSlice = 64 * kKiB;
+constexpr std::int64_t kMinSlice = 16 * kKiB;
 constexpr std::int64_t kMaxSlice = 256 * kKiB;
+constexpr std::size_t kFewRanks = 16;
 }  // namespace
 
 Slot::Slot(int size)
     : size_(size),
       parts_(static_cast<std::size_t>(size)),
-      slices_(static_cast<std::size_t>(size)),
       claims_(std::make_unique<Claim[]>(static_cast<std::size_t>(size))) {}
 
 bool Slot::post(int member, const std::vector<int>& global_ranks, const std::string& group, std::int64_t sequence,
@@ -36,11 +36,28 @@ bool Slot::post(int member, const std::vector<int>& global_ranks, const std::str
     part.rows = request.rows;
     part.receive_rows = request.receive_rows;
   }
-  if (++arrived_ < size_) return false;
+  return ++arrived_ == size_;
+}
+
+void Slot::fill(const std::vector<int>& global_ranks, const std::string& group, Request& request) {
   if (request.kind == OperationKind::all_to_all) check_rows(global_ranks, group);
   cut(request);
-  full_.store(true, std::memory_order_release);
-  return true;
+  full_.store(true, std::memory_order_seq_cst);
+}
+
+void Slot::reset() {
+  arrived_ = 0;
+  first_ = -1;
+  for (Part& part : parts_) part.posted = false;
+  slices_.clear();
+  for (int member = 0; member < size_; ++member) {
+    claim(member).end = 0;
+    claim(member).waiting.store(false, std::memory_order_relaxed);
+  }
+  moved_bytes_ = 0;
+  stores_ = kernels::Stores::cached;
+  full_.store(false, std::memory_order_relaxed);
+  released_.store(0, std::memory_order_relaxed);
 }
 
 void Slot::check_rows(const std::vector<int>& global_ranks, const std::string& group) const {
@@ -51,16 +68,18 @@ void Slot::check_rows(const std::vector<int>& global_ranks, const std::string& g
                             parts_[d].receive_rows[s]);
 }
 
+// Owners come in ascending order.
 void Slot::add(int owner, Slice range) {
   const std::int64_t step = std::clamp(round_up(ceil_div(range.bytes, 4), 64), kMinSlice, kMaxSlice);
-  auto& slices = slices_[static_cast<std::size_t>(owner)];
   for (std::int64_t done = 0; done < range.bytes; done += step) {
     Slice slice = range;
     slice.begin += done;
     slice.to += done;
     slice.bytes = std::min(step, range.bytes - done);
-    slices.push_back(slice);
+    slices_.push_back(slice);
   }
+  claim(owner).end = static_cast<std::int64_t>(slices_.size());
+  moved_bytes_ += range.bytes * (range.source < 0 ? size_ : 1);
 }
 
 void Slot::cut(Request& request) {
@@ -82,13 +101,13 @@ void Slot::cut(Request& request) {
     default:
       break;
   }
-  std::int64_t total = 0;
+  if (request.kind != OperationKind::all_reduce) stores_ = stores_for(moved_bytes_);
+  std::int64_t begin = 0;
   for (int owner = 0; owner < size_; ++owner) {
-    const auto count = static_cast<std::int64_t>(slices_[static_cast<std::size_t>(owner)].size());
-    claims_[static_cast<std::size_t>(owner)].end = count;
-    total += count;
+    claim(owner).next.store(begin, std::memory_order_relaxed);
+    begin = claim(owner).end = std::max(begin, claim(owner).end);
   }
-  remaining_.store(total, std::memory_order_release);
+  remaining_.store(begin, std::memory_order_release);
 }
 
 void Slot::cut_all_reduce(std::int64_t bytes) {
@@ -135,13 +154,12 @@ void Slot::cut_copies(const Request& request) {
 bool Slot::work(int member, bool& finished) {
   finished = false;
   for (int i = 0; i < size_; ++i) {
-    const auto owner = static_cast<std::size_t>((member + i) % size_);
-    Claim& claim = claims_[owner];
-    if (claim.next.load(std::memory_order_relaxed) >= claim.end) continue;
-    const std::int64_t index = claim.next.fetch_add(1, std::memory_order_relaxed);
-    if (index >= claim.end) continue;
-    run(slices_[owner][static_cast<std::size_t>(index)]);
-    finished = remaining_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+    Claim& owned = claim((member + i) % size_);
+    if (owned.next.load(std::memory_order_relaxed) >= owned.end) continue;
+    const std::int64_t index = owned.next.fetch_add(1, std::memory_order_relaxed);
+    if (index >= owned.end) continue;
+    run(slices_[static_cast<std::size_t>(index)]);
+    finished = remaining_.fetch_sub(1, std::memory_order_seq_cst) == 1;
     return true;
   }
   return false;
@@ -155,18 +173,28 @@ void Slot::run(const Slice& slice) const {
   const std::byte* from = parts_[static_cast<std::size_t>(slice.source)].input + slice.begin;
   std::byte* to = parts_[static_cast<std::size_t>(slice.destination)].output + slice.to;
   // A rank may gather into a tensor that already holds its own rows.
-  if (from != to) std::memcpy(to, from, static_cast<std::size_t>(slice.bytes));
+  if (from != to) kernels::copy_bytes(from, to, slice.bytes, stores_);
 }
 
 void Slot::reduce(const Slice& slice) const {
-  std::vector<const void*> inputs(parts_.size());
-  for (std::size_t r = 0; r < parts_.size(); ++r) inputs[r] = parts_[r].input + slice.begin;
-  const int first = std::max(slice.destination, 0);
-  std::byte* out = parts_[static_cast<std::size_t>(first)].output + slice.to;
-  kernels::tree_reduce(key_.reduce_op, key_.dtype, inputs, out, slice.bytes / dtype_size(key_.dtype));
-  if (slice.destination >= 0) return;
-  for (std::size_t r = 1; r < parts_.size(); ++r)
-    std::memcpy(parts_[r].output + slice.to, out, static_cast<std::size_t>(slice.bytes));
+  std::array<const void*, kFewRanks> few_inputs;
+  std::array<void*, kFewRanks> few_outputs;
+  std::vector<const void*> many_inputs;
+  std::vector<void*> many_outputs;
+  std::span<const void*> inputs(few_inputs.data(), std::min(parts_.size(), kFewRanks));
+  std::span<void*> outputs(few_outputs.data(), inputs.size());
+  if (parts_.size() > kFewRanks) {
+    many_inputs.resize(parts_.size());
+    many_outputs.resize(parts_.size());
+    inputs = many_inputs;
+    outputs = many_outputs;
+  }
+  for (std::size_t r = 0; r < parts_.size(); ++r) {
+    inputs[r] = parts_[r].input + slice.begin;
+    outputs[r] = parts_[r].output + slice.to;
+  }
+  if (slice.destination >= 0) outputs = outputs.subspan(static_cast<std::size_t>(slice.destination), 1);
+  kernels::tree_reduce(key_.reduce_op, key_.dtype, inputs, outputs, slice.bytes / dtype_size(key_.dtype), stores_);
 }
 
 }  // namespace megatron::comm

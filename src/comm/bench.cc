@@ -22,6 +22,7 @@ using Clock = std::chrono::steady_clock;
 using kernels::Stores;
 
 constexpr std::int64_t kColdBytes = 16 * kMiB, kBatchBytes = 256 * kKiB, kMostSets = 64;
+constexpr std::int64_t kEvictBytes = 256 * kMiB;  // written by all ranks together: several times the caches
 
 /// One rank's tensors for one size.
 struct Buffers {
@@ -41,13 +42,14 @@ class Measurement {
     constexpr std::int64_t kRowElements = 16;
     const std::int64_t rows = std::max<std::int64_t>(1, ceil_div(bytes, n_ * kRowElements * 4));
     cold_ = bytes >= kColdBytes;
-    sets_.resize(static_cast<std::size_t>(cold_ ? 2 : std::clamp<std::int64_t>(kBatchBytes / bytes, 1, kMostSets)));
+    sets_.resize(static_cast<std::size_t>(cold_ ? 1 : std::clamp<std::int64_t>(kBatchBytes / bytes, 1, kMostSets)));
     rows_.assign(static_cast<std::size_t>(n_), rows);
     part_ = rows * kRowElements;
     const auto make = [&](std::int64_t r) {
       return Tensor::empty(allocator, {r, kRowElements}, DType::float32, MemoryKind::communication);
     };
     for (Buffers& b : sets_) b = {make(n_ * rows), make(n_ * rows), make(rows)};
+    if (cold_) evict_ = make(kEvictBytes / (n_ * kRowElements * 4));
     shared_.sets[static_cast<std::size_t>(me_)] = &sets_;
     fill();
     group_.barrier("bench buffers");
@@ -79,27 +81,26 @@ class Measurement {
   std::vector<std::int64_t> rows_;
   std::int64_t part_ = 0;  // elements
   bool cold_ = false;
-  std::size_t turn_ = 0;
+  Tensor evict_;
 };
 
 // The time of one piece of work on all ranks at once, the same on every rank.
 double Measurement::once(const Work& work) {
-  if (!cold_) fill();
-  const std::size_t cold_set = turn_++ % sets_.size();
+  if (cold_)
+    std::fill_n(evict_.data<float>(), evict_.numel(), 0.0F);
+  else
+    fill();
   const auto me = static_cast<std::size_t>(me_);
   group_.barrier("bench start");
   shared_.starts[me] = Clock::now();
-  if (cold_)
-    work(cold_set);
-  else
-    for (std::size_t set = 0; set < sets_.size(); ++set) work(set);
+  for (std::size_t set = 0; set < sets_.size(); ++set) work(set);
   shared_.ends[me] = Clock::now();
   group_.barrier("bench end");
   const auto start = *std::min_element(shared_.starts.begin(), shared_.starts.end());
   const auto end = *std::max_element(shared_.ends.begin(), shared_.ends.end());
   group_.barrier("bench read");
   const double seconds = std::chrono::duration<double>(end - start).count();
-  return cold_ ? seconds : seconds / static_cast<double>(sets_.size());
+  return seconds / static_cast<double>(sets_.size());
 }
 
 double median(std::vector<double> values) {

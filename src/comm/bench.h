@@ -29,10 +29,10 @@ struct CommTiming {
 ///   send            rank 1 copies what rank 0 has
 /// Each with ordinary stores and with stores past the caches; the faster one counts, as the best of `repeats`.
 ///
-/// Threads are bound to cores of their own where there are enough. Operation and limit take turns. Tensors of 16 MiB
-/// and more are two sets used in turn, each larger than the caches, so nothing is found in a cache. Smaller ones have
-/// just been written by their own rank, as in training, and several of them (256 KiB together, 64 at most) follow each
-/// other in one measurement, so that its clock weighs little.
+/// Threads are bound to cores of their own where there are enough. Operation and limit take turns. Before each
+/// measurement with tensors of 16 MiB and more all ranks write elsewhere, several times the size of the caches, so
+/// nothing is found in a cache. Smaller tensors have just been written by their own rank, as in training, and several
+/// of them (256 KiB together, 64 at most) follow each other in one measurement, so that its clock weighs little.
 std::vector<CommTiming> bench_collectives(int world_size, const std::vector<std::int64_t>& bytes, int repeats = 20);
 
 }  // namespace megatron::comm

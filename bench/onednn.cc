@@ -1,0 +1,133 @@
+// oneDNN's two matrix products. The library is opened at run time, so that nothing but the benchmark depends on it.
+#include <dlfcn.h>
+#include <dnnl.h>
+
+#include <array>
+#include <memory>
+
+#include "cli/library_matmul.h"
+
+namespace megatron::cli {
+namespace {
+
+/// The functions of the library that are used here; all null where it cannot be opened.
+struct OneDnn {
+  decltype(&dnnl_sgemm) sgemm = nullptr;
+  decltype(&dnnl_engine_create) engine_create = nullptr;
+  decltype(&dnnl_stream_create) stream_create = nullptr;
+  decltype(&dnnl_stream_wait) stream_wait = nullptr;
+  decltype(&dnnl_memory_desc_init_by_strides) memory_desc_init = nullptr;
+  decltype(&dnnl_memory_create) memory_create = nullptr;
+  decltype(&dnnl_matmul_desc_init) matmul_desc_init = nullptr;
+  decltype(&dnnl_primitive_desc_create) primitive_desc_create = nullptr;
+  decltype(&dnnl_primitive_create) primitive_create = nullptr;
+  decltype(&dnnl_primitive_execute) primitive_execute = nullptr;
+  void (*set_num_threads)(int) = nullptr;  // of the OpenMP runtime that came with the library
+
+  OneDnn() {
+    void* const library = ::dlopen("libdnnl.so.2", RTLD_NOW | RTLD_GLOBAL);
+    if (library == nullptr) return;
+    find(library, "dnnl_sgemm", sgemm);
+    find(library, "dnnl_engine_create", engine_create);
+    find(library, "dnnl_stream_create", stream_create);
+    find(library, "dnnl_stream_wait", stream_wait);
+    find(library, "dnnl_memory_desc_init_by_strides", memory_desc_init);
+    find(library, "dnnl_memory_create", memory_create);
+    find(library, "dnnl_matmul_desc_init", matmul_desc_init);
+    find(library, "dnnl_primitive_desc_create", primitive_desc_create);
+    find(library, "dnnl_primitive_create", primitive_create);
+    find(library, "dnnl_primitive_execute", primitive_execute);
+    find(RTLD_DEFAULT, "omp_set_num_threads", set_num_threads);
+  }
+  bool complete() const {
+    return sgemm != nullptr && engine_create != nullptr && stream_create != nullptr && stream_wait != nullptr &&
+           memory_desc_init != nullptr && memory_create != nullptr && matmul_desc_init != nullptr &&
+           primitive_desc_create != nullptr && primitive_create != nullptr && primitive_execute != nullptr &&
+           set_num_threads != nullptr;
+  }
+
+ private:
+  template <typename Function>
+  static void find(void* library, const char* name, Function& function) {
+    function = reinterpret_cast<Function>(::dlsym(library, name));
+  }
+};
+
+void slab(const OneDnn& library, const LibraryProblem& p, std::int64_t row, std::int64_t rows, std::int64_t column,
+          std::int64_t columns) {
+  const float* a = p.a + (p.transpose_a ? row : row * p.k);
+  const float* b = p.b + (p.transpose_b ? column * p.k : column);
+  library.set_num_threads(1);
+  library.sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', rows, columns, p.k, 1.0F, a,
+                p.transpose_a ? p.m : p.k, b, p.transpose_b ? p.k : p.n, p.accumulate ? 1.0F : 0.0F,
+                p.c + row * p.n + column, p.n);
+}
+
+void sgemm_in_slabs(const OneDnn& library, kernels::Executor& exec, const LibraryProblem& p) {
+  const std::int64_t threads = exec.num_threads();
+  exec.parallel_for(threads, [&](std::int64_t i, int) {
+    const auto cut = [&](std::int64_t size, std::int64_t part) { return size * part / threads; };
+    if (p.n >= p.m)
+      slab(library, p, 0, p.m, cut(p.n, i), cut(p.n, i + 1) - cut(p.n, i));
+    else
+      slab(library, p, cut(p.m, i), cut(p.m, i + 1) - cut(p.m, i), 0, p.n);
+  });
+}
+
+/// The matmul primitive for one problem; it lives as long as the process, as oneDNN's objects may.
+class MatmulPrimitive {
+ public:
+  MatmulPrimitive(const OneDnn& library, const LibraryProblem& p) : library_(library) {
+    dnnl_memory_desc_t a, b, c;
+    dnnl_matmul_desc_t description;
+    dnnl_primitive_desc_t primitive_desc = nullptr;
+    made_ = ok(library.engine_create(&engine_, dnnl_cpu, 0)) &&
+            ok(library.stream_create(&stream_, engine_, dnnl_stream_default_flags)) &&
+            describe(a, p.m, p.k, p.transpose_a) && describe(b, p.k, p.n, p.transpose_b) &&
+            describe(c, p.m, p.n, false) && ok(library.matmul_desc_init(&description, &a, &b, nullptr, &c)) &&
+            ok(library.primitive_desc_create(&primitive_desc, &description, nullptr, engine_, nullptr)) &&
+            ok(library.primitive_create(&primitive_, primitive_desc)) &&
+            ok(library.memory_create(&operands_[0], &a, engine_, const_cast<float*>(p.a))) &&
+            ok(library.memory_create(&operands_[1], &b, engine_, const_cast<float*>(p.b))) &&
+            ok(library.memory_create(&operands_[2], &c, engine_, p.c));
+  }
+  bool made() const { return made_; }
+  void run(int threads) const {
+    library_.set_num_threads(threads);
+    const std::array<dnnl_exec_arg_t, 3> args{
+        {{DNNL_ARG_SRC, operands_[0]}, {DNNL_ARG_WEIGHTS, operands_[1]}, {DNNL_ARG_DST, operands_[2]}}};
+    library_.primitive_execute(primitive_, stream_, static_cast<int>(args.size()), args.data());
+    library_.stream_wait(stream_);
+  }
+
+ private:
+  static bool ok(dnnl_status_t status) { return status == dnnl_success; }
+  bool describe(dnnl_memory_desc_t& memory, std::int64_t rows, std::int64_t columns, bool transposed) const {
+    const dnnl_dims_t sizes = {rows, columns};
+    const dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
+    return ok(library_.memory_desc_init(&memory, 2, sizes, dnnl_f32, strides));
+  }
+
+  const OneDnn& library_;
+  dnnl_engine_t engine_ = nullptr;
+  dnnl_stream_t stream_ = nullptr;
+  dnnl_primitive_t primitive_ = nullptr;
+  std::array<dnnl_memory_t, 3> operands_{};
+  bool made_ = false;
+};
+
+}  // namespace
+
+std::vector<LibraryMatmul> library_matmuls(kernels::Executor& exec, const LibraryProblem& problem) {
+  const auto library = std::make_shared<OneDnn>();
+  if (!library->complete()) return {};
+  std::vector<LibraryMatmul> ways;
+  ways.push_back({"onednn_sgemm", [library, &exec, problem] { sgemm_in_slabs(*library, exec, problem); }});
+  if (problem.accumulate) return ways;
+  const auto primitive = std::make_shared<MatmulPrimitive>(*library, problem);
+  if (primitive->made())
+    ways.push_back({"onednn_matmul", [library, primitive, &exec] { primitive->run(exec.num_threads()); }});
+  return ways;
+}
+
+}  // namespace megatron::cli

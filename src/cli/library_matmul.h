@@ -1,0 +1,34 @@
+// Matrix products of a library, for `megatron bench matmul` to compare with; the training path has none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/executor.h"
+
+namespace megatron::cli {
+
+/// c[m,n] = op(a)·op(b) (+ c with `accumulate`), dense fp32; a is [m,k], or [k,m] transposed; b is [k,n], or [n,k].
+struct LibraryProblem {
+  std::int64_t m = 0, n = 0, k = 0;
+  const float* a = nullptr;
+  bool transpose_a = false;
+  const float* b = nullptr;
+  bool transpose_b = false;
+  float* c = nullptr;
+  bool accumulate = false;
+};
+
+struct LibraryMatmul {
+  std::string name;
+  std::function<void()> run;  // the whole product, on as many threads as the executor has
+};
+
+/// The ways in which oneDNN computes this product: its sgemm on one slab of the result per thread, and its matmul
+/// primitive (which has no accumulation: then only the former). Empty where the build or the machine has no oneDNN. The
+/// library is loaded by the first call: its threads stay, so measure everything else before.
+std::vector<LibraryMatmul> library_matmuls(kernels::Executor& exec, const LibraryProblem& problem);
+
+}  // namespace megatron::cli

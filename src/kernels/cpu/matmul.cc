@@ -19,7 +19,7 @@ constexpr std::int64_t kMaxTaskPanels = 6;  // columns of a task, in panels of B
 constexpr std::int64_t kMinTaskPanels = 3;
 constexpr std::int64_t kMinTaskTiles = 4;        // row tiles that are worth a task of their own
 constexpr std::int64_t kPackedTiles = 8;         // tiles of A that are packed at a time
-constexpr std::int64_t kPackedRows = 32;         // and rows of a transposed A
+constexpr std::int64_t kPackedRows = 4;         // and rows of a transposed A
 constexpr std::int64_t kSmallProduct = 1 << 22;  // FLOPs below which waking threads costs more than it gains
 
 // Distance of two k in a panel of A by column.

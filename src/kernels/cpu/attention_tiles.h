@@ -83,16 +83,18 @@ inline void pack_left_rows(const AttentionRowKernels& row_kernels, HeadRows<cons
                               std::min(kMatmulChunk, width - d));
 }
 
-/// scores[i][begin … end) = left·rightᵀ for `rows` rows; whole panels are computed, so up to panel_columns − 1 columns
-/// more on both sides are written.
+/// scores[i][begin … end) = left·rightᵀ for `rows` rows; whole tiles are computed, so up to half_columns − 1 columns more
+/// on the right and panel_columns − 1 on the left are written.
 inline void score_tile(const TileKernels& kernels, const float* left, std::int64_t block, const float* panels,
                        std::int64_t rows, TileColumns columns, std::int64_t width, float* scores) {
-  const TileKernel tile = kernels.by_row[static_cast<std::size_t>(rows - 1)][1];
+  const auto& tiles = kernels.by_row[static_cast<std::size_t>(rows - 1)];
   const std::int64_t pc = kernels.panel_columns;
-  for (std::int64_t j = columns.begin / pc * pc; j < columns.end; j += pc)
+  for (std::int64_t j = columns.begin / pc * pc; j < columns.end; j += pc) {
+    const TileKernel tile = tiles[columns.end - j <= kernels.half_columns ? 0 : 1];
     for (std::int64_t d = 0; d < width; d += kMatmulChunk)
       tile(left + d / kMatmulChunk * block * kPanelRowStride, 0, panels + j * width + d * pc, pc,
            std::min(kMatmulChunk, width - d), scores + j, kPanelRowStride, d > 0);
+  }
 }
 
 /// Dropout of query row `query` of a sequence.

@@ -17,9 +17,10 @@ constexpr std::int64_t kRowBlock = 1024;
 constexpr std::int64_t kMaxDepthChunks = 8;
 constexpr std::int64_t kMaxTaskPanels = 6;  // columns of a task, in panels of B: 192 on AVX-512
 constexpr std::int64_t kMinTaskPanels = 3;
+constexpr std::int64_t kMaxSharedPanels = 8;
 constexpr std::int64_t kMinTaskTiles = 4;        // row tiles that are worth a task of their own
 constexpr std::int64_t kPackedTiles = 8;         // tiles of A that are packed at a time
-constexpr std::int64_t kPackedRows = 4;         // and rows of a transposed A
+constexpr std::int64_t kPackedRows = 4;          // and rows of a transposed A
 constexpr std::int64_t kSmallProduct = 1 << 22;  // FLOPs below which waking threads costs more than it gains
 
 // Distance of two k in a panel of A by column.
@@ -46,20 +47,26 @@ std::int64_t depth_block(std::int64_t m) {
   return kMatmulChunk * std::clamp<std::int64_t>(kRowBlock / std::max<std::int64_t>(m, 1), 1, kMaxDepthChunks);
 }
 
-// How the columns are cut into tasks: some for each thread, since threads are not equally fast.
-struct ColumnCut {
-  std::int64_t panels, task_panels, tasks;
-  // Columns alone keep not all threads busy: rows are cut too, and B is packed once by all threads.
+// How a block is cut into tasks, as many for one thread as for another where the shape allows it.
+struct Cut {
+  std::int64_t panels, column_tasks, row_tasks = 1;
+  // Columns alone would not keep all threads busy: rows are cut too, and B is packed once by all threads.
   bool shared;
 
-  ColumnCut(const TileKernels& kernels, std::int64_t n, int num_threads)
-      : panels(ceil_div(n, kernels.panel_columns)),
-        task_panels(num_threads == 1
-                        ? kMaxTaskPanels
-                        : std::clamp(ceil_div(panels, 2 * std::int64_t{num_threads}), kMinTaskPanels, kMaxTaskPanels)),
-        tasks(ceil_div(panels, task_panels)),
-        shared(num_threads > 1 && tasks < 2 * num_threads) {}
-  Range task(std::int64_t index) const { return part(panels, tasks, index); }
+  Cut(const TileKernels& kernels, std::int64_t n, std::int64_t tiles, std::int64_t num_threads)
+      : panels(ceil_div(n, kernels.panel_columns)) {
+    const std::int64_t wanted = num_threads == 1 ? 1 : 2 * num_threads;
+    column_tasks = std::max(ceil_div(panels, kMaxTaskPanels), std::min(wanted, panels / kMinTaskPanels));
+    shared = column_tasks < wanted;
+    if (shared) {
+      column_tasks = ceil_div(panels, kMaxSharedPanels);
+      row_tasks =
+          std::clamp<std::int64_t>(tiles / kMinTaskTiles, 1, round_up(ceil_div(2 * wanted, column_tasks), num_threads));
+    } else if (column_tasks < 8 * num_threads) {
+      column_tasks = std::min(panels, round_up(column_tasks, num_threads));
+    }
+  }
+  Range columns(std::int64_t task) const { return part(panels, column_tasks, task); }
 };
 
 // The cache lines of a matrix, row after row, fetched into the second-level cache.
@@ -96,11 +103,9 @@ class Block {
         kernels_(kernels),
         rows_(rows),
         depth_(depth),
-        cut_(kernels, problem.n, exec.num_threads()) {
-    tiles_ = ceil_div(rows.end - rows.begin, kernels.max_rows);
+        tiles_(ceil_div(rows.end - rows.begin, kernels.max_rows)),
+        cut_(kernels, problem.n, tiles_, exec.num_threads()) {
     chunks_ = ceil_div(depth.end - depth.begin, kMatmulChunk);
-    if (cut_.shared)
-      row_tasks_ = std::clamp<std::int64_t>(tiles_ / kMinTaskTiles, 1, ceil_div(4 * exec.num_threads(), cut_.tasks));
     packed_a_ = reinterpret_cast<float*>(scratch);
     packed_b_ = packed_a_ + tiles_ * chunks_ * tile_floats(kernels);
   }
@@ -114,8 +119,8 @@ class Block {
       else
         pack_shared((task - a_tasks) / chunks_, (task - a_tasks) % chunks_);
     });
-    for_each(parallel, cut_.tasks * row_tasks_, [&](std::int64_t task, int worker) {
-      compute(part(tiles_, row_tasks_, task % row_tasks_), task / row_tasks_, worker);
+    for_each(parallel, cut_.column_tasks * cut_.row_tasks, [&](std::int64_t task, int worker) {
+      compute(part(tiles_, cut_.row_tasks, task % cut_.row_tasks), task / cut_.row_tasks, worker);
     });
   }
 
@@ -189,7 +194,7 @@ class Block {
   }
 
   void compute(Range tiles, std::int64_t column_task, int worker) const {
-    const Range panels = cut_.task(column_task);
+    const Range panels = cut_.columns(column_task);
     const std::int64_t panel_floats = kMatmulChunk * kernels_.panel_columns;
     const std::int64_t num_tiles = (tiles.end - tiles.begin) * (panels.end - panels.begin);
     float* own = packed_b_ + worker * kMaxTaskPanels * kMatmulChunk * kMaxPanelColumns;
@@ -213,13 +218,13 @@ class Block {
     Range depth = chunk_depth(chunk);
     if (chunk + 1 < chunks_) {
       depth = chunk_depth(chunk + 1);
-    } else if (column_task += exec_.num_threads(); column_task < cut_.tasks) {
+    } else if (column_task += exec_.num_threads(); column_task < cut_.column_tasks) {
       depth = chunk_depth(0);
     } else {
-      column_task %= cut_.tasks;
+      column_task %= cut_.column_tasks;
       depth = {depth_.end, std::min(p_.k, depth_.end + kMatmulChunk)};
     }
-    const Range panels = cut_.task(column_task);
+    const Range panels = cut_.columns(column_task);
     const std::int64_t column = panels.begin * kernels_.panel_columns, count = depth.end - depth.begin;
     const std::int64_t columns = std::min(p_.n, panels.end * kernels_.panel_columns) - column;
     if (p_.transpose_b) return {p_.b + column * p_.b_stride + depth.begin, p_.b_stride, columns, count};
@@ -238,8 +243,8 @@ class Block {
   const MatmulProblem& p_;
   const TileKernels& kernels_;
   Range rows_, depth_;
-  ColumnCut cut_;
-  std::int64_t tiles_, chunks_, row_tasks_ = 1;
+  std::int64_t tiles_, chunks_;
+  Cut cut_;
   float* packed_a_;
   float* packed_b_;
 };
@@ -247,9 +252,9 @@ class Block {
 
 std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, int num_threads) {
   const TileKernels& kernels = tile_kernels();
-  const ColumnCut cut(kernels, n, num_threads);
   const std::int64_t chunks = ceil_div(std::min(k, depth_block(m)), kMatmulChunk);
   const std::int64_t tiles = ceil_div(std::min(m, kRowBlock), kernels.max_rows);
+  const Cut cut(kernels, n, tiles, num_threads);
   const std::int64_t shared = chunks * kMatmulChunk * cut.panels * kernels.panel_columns;
   const std::int64_t own = num_threads * kMaxTaskPanels * kMatmulChunk * kMaxPanelColumns;
   return (tiles * chunks * tile_floats(kernels) + (cut.shared ? shared : own)) * dtype_size(DType::float32);

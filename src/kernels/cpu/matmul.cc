@@ -155,10 +155,8 @@ class Block {
     if (!p_.transpose_a) {
       for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
         const Range rows = tile_rows(tile);
-        float* to = packed_tile(tile, chunk);
-        for (std::int64_t i = rows.begin; i < rows.end; ++i, to += kPanelRowStride)
-          std::memcpy(to, p_.a + i * p_.a_stride + depth.begin,
-                      static_cast<std::size_t>(depth.end - depth.begin) * sizeof(float));
+        kernels_.copy_rows(p_.a + rows.begin * p_.a_stride + depth.begin, p_.a_stride, rows.end - rows.begin,
+                           depth.end - depth.begin, packed_tile(tile, chunk));
       }
       return;
     }

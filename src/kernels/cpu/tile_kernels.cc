@@ -137,6 +137,17 @@ void pack_rows(const float* b, std::int64_t b_step, std::int64_t columns, std::i
   }
 }
 
+void copy_rows(const float* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile) {
+  constexpr std::int64_t kAhead = 3;  // rows: a row is too short for the hardware to find its successor
+  const D d;
+  const std::int64_t vectors = depth / kLanes * kLanes;
+  for (std::int64_t i = 0; i < rows; ++i, a += a_step, tile += kPanelRowStride) {
+    for (std::int64_t k = 0; k < vectors; k += 16) hwy::Prefetch(a + kAhead * a_step + k);
+    for (std::int64_t k = 0; k < vectors; k += kLanes) hn::StoreU(hn::LoadU(d, a + k), d, tile + k);
+    for (std::int64_t k = vectors; k < depth; ++k) tile[k] = a[k];
+  }
+}
+
 void pack_columns(const float* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile,
                   std::int64_t tile_step) {
 #if HWY_TARGET == HWY_SCALAR
@@ -166,6 +177,7 @@ const TileKernels* kernels_of_target() {
                                           table<true>(std::make_index_sequence<kRows>()),
                                           table<false>(std::make_index_sequence<kRows>()),
                                           &pack_transposed,
+                                          &copy_rows,
                                           &pack_columns,
                                           &pack_rows};
   return &kernels;

@@ -27,6 +27,8 @@ struct TileKernels {
   std::array<std::array<TileKernel, 2>, kMaxTileRows> by_column;
   /// panel[k·panel_columns + j] = b[j·b_step + k] for j < columns, zero for the other columns.
   void (*pack_transposed)(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panel);
+  /// tile[i·kPanelRowStride + k] = a[i·a_step + k] for i < rows and k < depth.
+  void (*copy_rows)(const float* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile);
   /// tile[k·tile_step + i] = a[k·a_step + i] for i < rows; up to tile_step the rest of a line may be overwritten.
   void (*pack_columns)(const float* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile,
                        std::int64_t tile_step);

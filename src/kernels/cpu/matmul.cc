@@ -1,14 +1,18 @@
 #include "kernels/cpu/matmul.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 
 #include "base/units.h"
 #include "kernels/cpu/tile_kernels.h"
 
-// C is computed in blocks of rows × ranges of K. For each, all threads pack A; then tasks of some columns (and, where
-// there are few columns, of some rows) are claimed one by one. A task keeps a packed block of B in its L2 cache and
-// runs all its row tiles over it, chunk of K after chunk. What is cut where does not enter any element's bits.
+// Few threads: C is cut into a grid of tasks, each a product of its own on one thread, which packs what it needs for
+// itself. Packing the same A or B twice costs less than sharing it: packed data that another core has just written
+// comes slowly wherever the cores have no cache in common, as virtual ones may have or not, changing by the second.
+// Many threads, or small products: C is computed in blocks of rows × ranges of K; for each, all threads pack A (and B),
+// then tasks of some columns (or rows) are claimed one by one.
+// Either way a thread keeps a packed block of B in its L2 cache and runs all its row tiles over it, chunk of K after
+// chunk. What is cut where does not enter any element's bits.
 
 namespace megatron::kernels::cpu {
 
@@ -96,7 +100,8 @@ class LineWalk {
 // One block of rows and range of K.
 class Block {
  public:
-  Block(Executor& exec, const MatmulProblem& problem, const TileKernels& kernels, std::byte* scratch, Range rows,
+  /// `exec`: null on one thread.
+  Block(Executor* exec, const MatmulProblem& problem, const TileKernels& kernels, std::byte* scratch, Range rows,
         Range depth)
       : exec_(exec),
         p_(problem),
@@ -104,31 +109,33 @@ class Block {
         rows_(rows),
         depth_(depth),
         tiles_(ceil_div(rows.end - rows.begin, kernels.max_rows)),
-        cut_(kernels, problem.n, tiles_, exec.num_threads()) {
+        cut_(kernels, problem.n, tiles_, num_threads()) {
     chunks_ = ceil_div(depth.end - depth.begin, kMatmulChunk);
     packed_a_ = reinterpret_cast<float*>(scratch);
     packed_b_ = packed_a_ + tiles_ * chunks_ * tile_floats(kernels);
   }
 
-  void run(bool parallel) {
+  void run() {
     const std::int64_t groups = ceil_div(tiles_, kPackedTiles);
     const std::int64_t a_tasks = groups * chunks_, b_tasks = cut_.shared ? cut_.panels * chunks_ : 0;
-    for_each(parallel, a_tasks + b_tasks, [&](std::int64_t task, int) {
+    for_each(a_tasks + b_tasks, [&](std::int64_t task, int) {
       if (task < a_tasks)
         pack_a(part(tiles_, groups, task / chunks_), task % chunks_);
       else
         pack_shared((task - a_tasks) / chunks_, (task - a_tasks) % chunks_);
     });
-    for_each(parallel, cut_.column_tasks * cut_.row_tasks, [&](std::int64_t task, int worker) {
+    for_each(cut_.column_tasks * cut_.row_tasks, [&](std::int64_t task, int worker) {
       compute(part(tiles_, cut_.row_tasks, task % cut_.row_tasks), task / cut_.row_tasks, worker);
     });
   }
 
  private:
+  int num_threads() const { return exec_ == nullptr ? 1 : exec_->num_threads(); }
+
   template <typename Body>
-  void for_each(bool parallel, std::int64_t count, const Body& body) {
-    if (parallel) {
-      exec_.parallel_for(count, body);
+  void for_each(std::int64_t count, const Body& body) {
+    if (exec_ != nullptr) {
+      exec_->parallel_for(count, body);
     } else {
       for (std::int64_t i = 0; i < count; ++i) body(i, 0);
     }
@@ -216,7 +223,7 @@ class Block {
     Range depth = chunk_depth(chunk);
     if (chunk + 1 < chunks_) {
       depth = chunk_depth(chunk + 1);
-    } else if (column_task += exec_.num_threads(); column_task < cut_.column_tasks) {
+    } else if (column_task += num_threads(); column_task < cut_.column_tasks) {
       depth = chunk_depth(0);
     } else {
       column_task %= cut_.column_tasks;
@@ -237,7 +244,7 @@ class Block {
              p_.c + rows.begin * p_.c_stride + column, p_.c_stride, p_.accumulate || depth.begin > 0);
   }
 
-  Executor& exec_;
+  Executor* exec_;
   const MatmulProblem& p_;
   const TileKernels& kernels_;
   Range rows_, depth_;
@@ -246,32 +253,111 @@ class Block {
   float* packed_a_;
   float* packed_b_;
 };
-}  // namespace
 
-std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, int num_threads) {
-  const TileKernels& kernels = tile_kernels();
-  const std::int64_t chunks = ceil_div(std::min(k, depth_block(m)), kMatmulChunk);
-  const std::int64_t tiles = ceil_div(std::min(m, kRowBlock), kernels.max_rows);
-  const Cut cut(kernels, n, tiles, num_threads);
-  const std::int64_t shared = chunks * kMatmulChunk * cut.panels * kernels.panel_columns;
-  const std::int64_t own = num_threads * kMaxTaskPanels * kMatmulChunk * kMaxPanelColumns;
-  return (tiles * chunks * tile_floats(kernels) + (cut.shared ? shared : own)) * dtype_size(DType::float32);
-}
-
-void matmul(Executor& exec, const MatmulProblem& problem, std::byte* scratch) noexcept {
-  if (problem.k == 0) {
-    if (!problem.accumulate)
-      for (std::int64_t i = 0; i < problem.m; ++i) std::fill_n(problem.c + i * problem.c_stride, problem.n, 0.0F);
-    return;
-  }
-  const TileKernels& kernels = tile_kernels();
-  const bool parallel = exec.num_threads() > 1 && 2 * problem.m * problem.n * problem.k > kSmallProduct;
+/// On the threads of `exec` together, or on the calling thread where it is null.
+void compute_blocks(Executor* exec, const MatmulProblem& problem, const TileKernels& kernels, std::byte* scratch) {
   const std::int64_t row_blocks = ceil_div(problem.m, kRowBlock);
   const std::int64_t step = depth_block(problem.m);
   for (std::int64_t block = 0; block < row_blocks; ++block)
     for (std::int64_t k = 0; k < problem.k; k += step)
       Block(exec, problem, kernels, scratch, part(problem.m, row_blocks, block), {k, std::min(problem.k, k + step)})
-          .run(parallel);
+          .run();
+}
+
+std::int64_t block_scratch_floats(const TileKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k,
+                                  std::int64_t num_threads) {
+  const std::int64_t chunks = ceil_div(std::min(k, depth_block(m)), kMatmulChunk);
+  const std::int64_t tiles = ceil_div(std::min(m, kRowBlock), kernels.max_rows);
+  const Cut cut(kernels, n, tiles, num_threads);
+  const std::int64_t shared = chunks * kMatmulChunk * cut.panels * kernels.panel_columns;
+  const std::int64_t own = num_threads * kMaxTaskPanels * kMatmulChunk * kMaxPanelColumns;
+  return tiles * chunks * tile_floats(kernels) + (cut.shared ? shared : own);
+}
+
+/// Tasks of rows × columns for which every thread packs for itself.
+struct Grid {
+  std::int64_t rows = 1, columns = 1;
+  bool used = false;  // else all threads work on one block after the other
+
+  Grid(const TileKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t num_threads) {
+    if (num_threads == 1 || 2 * m * n * k <= kSmallProduct) return;
+    double least = kMostPacking;
+    for (std::int64_t tasks = num_threads; tasks <= 4 * num_threads; tasks *= 2)
+      for (std::int64_t r = 1; r <= tasks; ++r) {
+        const std::int64_t c = tasks / r;
+        if (r * c != tasks || r * kernels.max_rows > m || c * kernels.panel_columns > n) continue;
+        const double cost =
+            packing(m, n, r, c) + kImbalance * static_cast<double>(num_threads) / static_cast<double>(tasks);
+        if (cost >= least) continue;
+        least = cost;
+        rows = r;
+        columns = c;
+        used = true;
+      }
+  }
+
+ private:
+  // Measured shares of a product's time on one core (Zen 4): packing A for one column of C, and B for one row. The
+  // last: what is lost where threads are not equally fast and have one task each.
+  static constexpr double kPackA = 20.0, kPackB = 7.5, kImbalance = 0.02;
+  static constexpr double kMostPacking = 0.15;  // above it the threads share what they pack
+
+  static double packing(std::int64_t m, std::int64_t n, std::int64_t r, std::int64_t c) {
+    return kPackA * static_cast<double>(c) / static_cast<double>(n) +
+           kPackB * static_cast<double>(r) / static_cast<double>(m);
+  }
+};
+
+/// Scratch of one task of the grid.
+std::int64_t task_scratch_floats(const TileKernels& kernels, const Grid& grid, std::int64_t m, std::int64_t n,
+                                 std::int64_t k) {
+  // Smaller parts may have a deeper block: the largest of both is enough.
+  const std::int64_t high = ceil_div(m, grid.rows), width = ceil_div(n, grid.columns) + kernels.panel_columns;
+  return round_up(std::max(block_scratch_floats(kernels, high, width, k, 1),
+                           block_scratch_floats(kernels, m / grid.rows, width, k, 1)),
+                  16);
+}
+
+/// Rows [rows) and panels of columns [panels) of a product.
+MatmulProblem part_of(const MatmulProblem& p, const TileKernels& kernels, Range rows, Range panels) {
+  MatmulProblem q = p;
+  const std::int64_t column = panels.begin * kernels.panel_columns;
+  q.m = rows.end - rows.begin;
+  q.n = std::min(p.n, panels.end * kernels.panel_columns) - column;
+  q.a += p.transpose_a ? rows.begin : rows.begin * p.a_stride;
+  q.b += p.transpose_b ? column * p.b_stride : column;
+  q.c += rows.begin * p.c_stride + column;
+  return q;
+}
+}  // namespace
+
+std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, int num_threads) {
+  const TileKernels& kernels = tile_kernels();
+  const Grid grid(kernels, m, n, k, num_threads);
+  const std::int64_t floats = grid.used ? num_threads * task_scratch_floats(kernels, grid, m, n, k)
+                                        : block_scratch_floats(kernels, m, n, k, num_threads);
+  return floats * dtype_size(DType::float32);
+}
+
+void matmul(Executor& exec, const MatmulProblem& problem, std::byte* scratch) noexcept {
+  const auto [m, n, k] = std::array{problem.m, problem.n, problem.k};
+  if (k == 0) {
+    if (!problem.accumulate)
+      for (std::int64_t i = 0; i < m; ++i) std::fill_n(problem.c + i * problem.c_stride, n, 0.0F);
+    return;
+  }
+  const TileKernels& kernels = tile_kernels();
+  const Grid grid(kernels, m, n, k, exec.num_threads());
+  if (!grid.used) {
+    const bool alone = exec.num_threads() == 1 || 2 * m * n * k <= kSmallProduct;
+    return compute_blocks(alone ? nullptr : &exec, problem, kernels, scratch);
+  }
+  const std::int64_t panels = ceil_div(n, kernels.panel_columns);
+  const std::int64_t own = task_scratch_floats(kernels, grid, m, n, k) * dtype_size(DType::float32);
+  exec.parallel_for(grid.rows * grid.columns, [&](std::int64_t task, int worker) {
+    const Range rows = part(m, grid.rows, task % grid.rows), columns = part(panels, grid.columns, task / grid.rows);
+    compute_blocks(nullptr, part_of(problem, kernels, rows, columns), kernels, scratch + worker * own);
+  });
 }
 
 }  // namespace megatron::kernels::cpu

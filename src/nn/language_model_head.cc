@@ -53,10 +53,8 @@ std::int64_t LanguageModelHead::valid_columns() const {
   return std::clamp<std::int64_t>(shape_.vocab - first_column(), 0, shape_.local_vocab());
 }
 
-Tensor LanguageModelHead::project(Pass& pass, const Tensor& x_TH) {
-  Tensor logits = pass.exec.empty({x_TH.size(0), shape_.local_vocab()}, setup_.dtype);
+void LanguageModelHead::project(Pass& pass, const Tensor& x_TH, TensorView logits) {
   kernels::matmul(pass.exec, x_TH, Transpose::no, weight_.value, Transpose::yes, logits);
-  return logits;
 }
 
 Tensor LanguageModelHead::loss_seed(Pass& pass) const {
@@ -70,12 +68,12 @@ Tensor LanguageModelHead::loss_seed(Pass& pass) const {
   return seed;
 }
 
-void LanguageModelHead::forward_tile(Pass& pass, const Tensor& x_TH, std::int64_t begin, std::int64_t end,
+void LanguageModelHead::forward_tile(Pass& pass, const Tensor& x_TH, std::int64_t begin, Tensor logits,
                                      const Tensor* seed_T, Tensor& loss_T, Tensor& dx_TH, Stash& stash) {
-  const std::int64_t tokens = end - begin;
+  const std::int64_t tokens = logits.size(0), end = begin + tokens;
   const std::int64_t* labels = loss_T.is_meta() ? nullptr : pass.batch.labels.data() + begin;
   const Tensor x = x_TH.slice(0, begin, end);
-  Tensor logits = project(pass, x);
+  project(pass, x, logits);
   Tensor max = pass.exec.empty({tokens}, setup_.dtype);
   kernels::row_max(pass.exec, logits, valid_columns(), max);
   max = setup_.tp.all_reduce(std::move(max), "softmax max", comm::ReduceOp::max);
@@ -116,9 +114,16 @@ Tensor LanguageModelHead::forward(Pass& pass, const Tensor& x_TH, Stash& stash) 
     seed = loss_seed(pass);
     dx = pass.exec.empty({tokens, shape_.hidden}, setup_.dtype);
   }
-  for (std::int64_t begin = 0; begin < tokens; begin += spec::HeadShape::kTileTokens)
-    forward_tile(pass, whole, begin, std::min(tokens, begin + spec::HeadShape::kTileTokens),
+  // One memory for all tiles, unless they live on.
+  const std::int64_t tile = std::min(tokens, spec::HeadShape::kTileTokens);
+  Tensor memory;
+  for (std::int64_t begin = 0; begin < tokens; begin += tile) {
+    if (!memory.defined() || pass.weights_apart)
+      memory = pass.exec.empty({std::min(tile, tokens - begin), shape_.local_vocab()}, setup_.dtype);
+    forward_tile(pass, whole, begin, memory.slice(0, 0, std::min(tile, tokens - begin)),
                  pass.keep_stash ? &seed : nullptr, loss, dx, stash);
+  }
+  memory.reset();
   whole.reset();
   if (!pass.keep_stash) return loss;
   stash.dx_TH =
@@ -139,7 +144,9 @@ Tensor LanguageModelHead::backward(Pass& pass, Stash&& stash) {
 }
 
 Tensor LanguageModelHead::logits(Pass& pass, const Tensor& x_TH) {
-  Tensor whole = mesh::gather_along_hidden(pass.exec, setup_.tp, project(pass, x_TH), "logits");
+  Tensor local = pass.exec.empty({x_TH.size(0), shape_.local_vocab()}, setup_.dtype);
+  project(pass, x_TH, local);
+  Tensor whole = mesh::gather_along_hidden(pass.exec, setup_.tp, std::move(local), "logits");
   if (shape_.vocab == shape_.padded_vocab) return whole;
   Tensor cut = pass.exec.empty({whole.size(0), shape_.vocab}, setup_.dtype);
   kernels::copy(pass.exec, whole.slice(1, 0, shape_.vocab), cut);

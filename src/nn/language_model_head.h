@@ -49,9 +49,10 @@ class LanguageModelHead {
  private:
   std::int64_t first_column() const { return setup_.tp.rank() * shape_.local_vocab(); }
   std::int64_t valid_columns() const;
-  Tensor project(Pass& pass, const Tensor& x_TH);
-  /// Tokens [begin, end) of the micro-batch: their losses; with a seed, which is not null then, their gradients too.
-  void forward_tile(Pass& pass, const Tensor& x_TH, std::int64_t begin, std::int64_t end, const Tensor* seed_T,
+  void project(Pass& pass, const Tensor& x_TH, TensorView logits);
+  /// The tokens of one tile, starting with `begin`: their losses; with a seed, which is not null then, their gradients
+  /// too. `logits` is the tile's memory.
+  void forward_tile(Pass& pass, const Tensor& x_TH, std::int64_t begin, Tensor logits, const Tensor* seed_T,
                     Tensor& loss_T, Tensor& dx_TH, Stash& stash);
   Tensor loss_seed(Pass& pass) const;
 

@@ -83,8 +83,8 @@ inline void pack_left_rows(const AttentionRowKernels& row_kernels, HeadRows<cons
                               std::min(kMatmulChunk, width - d));
 }
 
-/// scores[i][begin … end) = left·rightᵀ for `rows` rows; whole tiles are computed, so up to half_columns − 1 columns more
-/// on the right and panel_columns − 1 on the left are written.
+/// scores[i][begin … end) = left·rightᵀ for `rows` rows; whole tiles are computed, so up to half_columns − 1 columns
+/// more on the right and panel_columns − 1 on the left are written.
 inline void score_tile(const TileKernels& kernels, const float* left, std::int64_t block, const float* panels,
                        std::int64_t rows, TileColumns columns, std::int64_t width, float* scores) {
   const auto& tiles = kernels.by_row[static_cast<std::size_t>(rows - 1)];

@@ -1,7 +1,6 @@
 #include "kernels/cpu/matmul.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/units.h"
 #include "kernels/cpu/tile_kernels.h"
@@ -340,7 +339,7 @@ std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k
 }
 
 void matmul(Executor& exec, const MatmulProblem& problem, std::byte* scratch) noexcept {
-  const auto [m, n, k] = std::array{problem.m, problem.n, problem.k};
+  const std::int64_t m = problem.m, n = problem.n, k = problem.k;
   if (k == 0) {
     if (!problem.accumulate)
       for (std::int64_t i = 0; i < m; ++i) std::fill_n(problem.c + i * problem.c_stride, n, 0.0F);

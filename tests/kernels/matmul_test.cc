@@ -120,9 +120,16 @@ void compare_slice(Executor& exec, const Case& p, const Operands<float>& inputs,
 
 // One element's bits depend on its row of A, its column of B and K alone: not on the slice, the threads, the tiles.
 TEST(Matmul, matmul_slice_invariance) {
-  const Case shapes[] = {{150, 450, 900, false, true, false}, {60, 1300, 500, false, false, true},
-                         {160, 210, 390, true, false, true},  {1100, 40, 70, true, false, false},
-                         {1030, 70, 390, false, true, true},  {30, 100, 3200, false, true, false}};
+  const Case shapes[] = {{150, 450, 900, false, true, false},
+                         {60, 1300, 500, false, false, true},
+                         {160, 210, 390, true, false, true},
+                         {1100, 40, 70, true, false, false},
+                         {1030, 70, 390, false, true, true},
+                         {30, 100, 3200, false, true, false},
+                         // large enough for each thread to pack for itself
+                         {300, 710, 800, false, true, false},
+                         {310, 700, 400, false, false, true},
+                         {2100, 690, 390, true, false, true}};
   Draw draw;
   for (const Case& p : shapes) {
     TestExecutor first(1);

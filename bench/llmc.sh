@@ -61,7 +61,7 @@ PYTHON
 median() { sort -g | awk '{v[NR] = $1} END {print (NR % 2) ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2}'; }
 ours=() theirs=()
 for ((round = 0; round < ${ROUNDS:-2}; round++)); do
-  line="$("$megatron" bench step --preset gpt2-124m --threads-per-rank "$threads" --steps 8 --json)"
+  line="$("$megatron" bench step --preset gpt2-124m --threads-per-rank "$threads" --steps 8 --quick-peak --json)"
   ours+=("$(sed -n 's/.*"tokens_per_second":\([0-9.eE+-]*\).*/\1/p' <<<"$line")")
   mapfile -t took < <(cd "$work" && OMP_NUM_THREADS="$threads" timeout 900 ./train_gpt2 2>/dev/null |
     sed -n 's/^step [1-9].*took \([0-9.]*\) ms.*/\1/p')

@@ -10,9 +10,8 @@ namespace megatron::cli {
 namespace {
 
 constexpr const char* kUsage =
-    "usage: megatron bench step --preset gpt2-124m|gpt2-124m-s1024|tiny [--arch gpt2|llama] [--steps N] [--warmup N] "
-    "[--json]\n"
-    "                           [--profile] [--trace FILE]\n"
+    "usage: megatron bench step --preset gpt2-124m|gpt2-124m-s1024|tiny [--arch gpt2|llama] [--steps N] [--warmup N]\n"
+    "                           [--quick-peak] [--profile] [--trace FILE] [--json]\n"
     "                           [any option of megatron train: --seq-length, --micro-batch-size, --world-size,\n"
     "                            --threads-per-rank, --tensor-model-parallel-size, …]\n"
     "       megatron bench matmul [--m M --n N --k K] [--threads-per-rank T] [--json]\n"

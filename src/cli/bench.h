@@ -33,6 +33,10 @@ void print_bench(const Json& json, bool as_json) {
   for (const auto& [key, value] : json.items()) std::printf("%-30s %s\n", key.c_str(), value.dump().c_str());
 }
 
+/// FLOP/s of the best of oneDNN's square products on so many threads, of the sizes and repetitions of `bench step`'s
+/// own peak; 0 without oneDNN.
+double library_matmul_peak(std::int64_t threads);
+
 int bench_step(Arguments args);
 int bench_matmul(Arguments args);
 int bench_attention(Arguments args);

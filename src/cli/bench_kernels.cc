@@ -15,6 +15,7 @@
 #include "kernels/matmul.h"
 #include "kernels/optimizer_step.h"
 #include "kernels/peak.h"
+#include "train/bench.h"
 #include "train/machine.h"
 
 namespace megatron::cli {
@@ -81,6 +82,20 @@ void compare_with_library(kernels::Executor& exec, const Layout& layout, std::in
 }
 
 }  // namespace
+
+double library_matmul_peak(std::int64_t threads) {
+  kernels::Executor exec = make_executor(threads);
+  double best = 0;
+  for (const std::int64_t n : train::kPeakSizes) {
+    const Tensor a = random_tensor(exec, {n, n}, 1), b = random_tensor(exec, {n, n}, 2);
+    Tensor c = exec.empty({n, n}, DType::float32);
+    const double flops = 2.0 * static_cast<double>(n * n) * static_cast<double>(n);
+    const LibraryProblem problem{n, n, n, a.data<float>(), false, b.data<float>(), false, c.data<float>(), false};
+    for (const LibraryMatmul& way : library_matmuls(exec, problem))
+      best = std::max(best, flops / kernels::time_repeated(0.0, train::kPeakRepetitions, way.run).best_seconds);
+  }
+  return best;
+}
 
 int bench_matmul(Arguments args) {
   BenchNumbers numbers(args,

@@ -21,7 +21,7 @@ namespace {
 struct StepRequest {
   std::string preset = "tiny", arch = "gpt2";
   std::int64_t steps = 10, warmup = 2;
-  bool json = false, profile = false;
+  bool json = false, profile = false, quick_peak = false;
   std::optional<std::string> trace;
   std::vector<std::string> rest;
 
@@ -33,6 +33,8 @@ struct StepRequest {
         json = true;
       } else if (args[i] == "--profile") {
         profile = true;
+      } else if (args[i] == "--quick-peak") {
+        quick_peak = true;
       } else if (std::find(std::begin(kOwnLength), std::end(kOwnLength), name) != std::end(kOwnLength)) {
         throw ConfigError(name + ": bench step trains --warmup and then --steps steps and records those behind them");
       } else if (name == "--preset" || name == "--arch" || name == "--steps" || name == "--warmup" ||
@@ -136,7 +138,10 @@ nlohmann::ordered_json profile_step_seconds(const train::StepProfile& profile) {
   return list;
 }
 
-nlohmann::ordered_json result_json(const StepRequest& request, const spec::RunSpec& run, const train::BenchResult& r) {
+/// `library`: the peak of oneDNN, 0 without it.
+nlohmann::ordered_json result_json(const StepRequest& request, const spec::RunSpec& run, const train::BenchResult& r,
+                                   double library) {
+  const double peak = std::max(r.matmul_peak_flops_per_second, library);
   nlohmann::ordered_json json = {
       {"trainer", "megatron.cpp"},
       {"preset", request.preset},
@@ -148,8 +153,10 @@ nlohmann::ordered_json result_json(const StepRequest& request, const spec::RunSp
       {"tokens_per_second", r.tokens_per_second},
       {"step_seconds", r.step_seconds},
       {"model_flops_per_second", r.model_flops_per_second},
-      {"matmul_peak_flops_per_second", r.matmul_peak_flops_per_second},
-      {"ratio_to_matmul_peak", r.model_flops_per_second / r.matmul_peak_flops_per_second},
+      {"matmul_peak_flops_per_second", peak},
+      {"own_matmul_peak_flops_per_second", r.matmul_peak_flops_per_second},
+      {"onednn_matmul_peak_flops_per_second", library},
+      {"ratio_to_matmul_peak", r.model_flops_per_second / peak},
       {"seconds_to_first_step_end", r.seconds_to_first_step_end},
       {"forward_seconds", r.forward_seconds},
       {"backward_seconds", r.backward_seconds},
@@ -187,9 +194,14 @@ int bench_step(Arguments args) {
   if (request.trace.has_value()) log.trace = request.trace;
   // A file that cannot be written is told before anything has been trained.
   if (log.trace.has_value() && is_first_process()) train::TraceFile{*log.trace};
-  const train::BenchResult r = train::bench_step(parsed.spec, request.warmup, request.steps);
+  const train::BenchResult r = train::bench_step(parsed.spec, request.warmup, request.steps, request.quick_peak);
   if (!is_first_process()) return 0;
-  print_bench(result_json(request, parsed.spec, r), request.json);
+  // oneDNN last: its threads stay. Processes of other machines cannot take part in one product.
+  const bool one_process = launcher_size() <= 1;
+  const double library = one_process && !request.quick_peak
+                             ? library_matmul_peak(r.threads_per_rank * parsed.spec.parallel.world_size)
+                             : 0.0;
+  print_bench(result_json(request, parsed.spec, r, library), request.json);
   if (log.profile && !request.json) std::fputs(train::profile_table(r.profile).c_str(), stdout);
   return 0;
 }

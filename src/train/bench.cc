@@ -108,10 +108,11 @@ void add_memory(BenchResult& result, RankParts& parts) {
 }
 
 /// Rate of the square products of all ranks together.
-double measure_peak(RankParts& parts) {
+double measure_peak(RankParts& parts, bool quick) {
   parts.mesh().world.barrier("bench.peak");
   Tensor rate = parts.exec().empty({1}, DType::float64, MemoryKind::communication);
-  rate.data<double>()[0] = kernels::matmul_peak(parts.exec(), kPeakSizes, kPeakRepetitions);
+  rate.data<double>()[0] = quick ? kernels::matmul_peak_within(parts.exec(), 0.5)
+                                 : kernels::matmul_peak(parts.exec(), kPeakSizes, kPeakRepetitions);
   if (!parts.mesh().world.trivial()) rate = parts.mesh().world.all_reduce(std::move(rate), "bench.peak_rate");
   return std::as_const(rate).data<double>()[0];
 }
@@ -130,7 +131,7 @@ void take_reports(BenchResult& result, const std::vector<StepReport>& reports, s
 
 }  // namespace
 
-BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps) {
+BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps, bool quick_peak) {
   const std::int64_t measured = warmup + steps;
   const Process process = make_process(run, measured);
   const std::unique_ptr<comm::World> world = create_world(process.run);
@@ -144,7 +145,7 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
     add_memory(result, parts);
   };
   hooks.at_end = [&](RankParts& parts) {
-    const double peak = measure_peak(parts);
+    const double peak = measure_peak(parts, quick_peak);
     const MachineLimits limits = run.log.profile ? measure_limits(parts, /*matmul_seconds=*/0.0) : MachineLimits{};
     const std::lock_guard<std::mutex> lock(mutex);
     result.parameters = parts.num_parameters();

@@ -37,9 +37,10 @@ struct BenchResult {
   StepProfile profile;                   // no ranks without run.log.profile
 };
 
-/// Trains `warmup` + `steps` steps on random token ids. With run.log.profile or .trace further steps follow, which are
+/// Trains `warmup` + `steps` steps on random token ids. `quick_peak`: the peak is the best product of one size within
+/// half a second. With run.log.profile or .trace further steps follow, which are
 /// recorded and not measured: kRecordedSteps, or one for a trace alone.
-BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps);
+BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps, bool quick_peak = false);
 
 /// 6·N·T + 6·layers·width·seq·T: N = parameters without embedding tables but with the head's matrix, T = tokens of a
 /// step, width = heads·head size; the second term is causal attention.

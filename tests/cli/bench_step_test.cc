@@ -18,14 +18,14 @@ using testing::TemporaryFolder;
 
 /// A preset made small: two ranks, two steps.
 CommandResult bench_step(const std::string& more) {
-  return run_command(std::string(MEGATRON_BINARY) +
-                     " bench step --preset tiny --seq-length 32 --max-position-embeddings 32 --num-layers 2"
-                     " --micro-batch-size 1 --threads-per-rank 1 --world-size 2 --tensor-model-parallel-size 2"
-                     " --steps 2 --warmup 1 " +
-                     more + " 2>&1");
+  return run_command(
+      std::string("'") + MEGATRON_BINARY +
+      "' bench step --quick-peak --preset tiny --seq-length 32 --max-position-embeddings 32 --num-layers 2"
+      " --micro-batch-size 1 --threads-per-rank 1 --world-size 2 --tensor-model-parallel-size 2"
+      " --steps 2 --warmup 1 " +
+      more + " 2>&1");
 }
 
-// One run for everything: the measurement of the peak behind the steps takes most of its time.
 TEST(BenchStep, ProfileTraceAndMemoryAgreeWithThemselves) {
   const TemporaryFolder folder;
   const CommandResult result = bench_step("--profile --json --trace " + (folder / "trace.json"));

@@ -4,7 +4,6 @@
 #include <benchmark/benchmark.h>
 
 #include <functional>
-#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 // megatron bench matmul|attention|optimizer: single kernels.
 #include <algorithm>
 #include <cmath>
-#include <memory>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>

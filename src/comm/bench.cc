@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <functional>
-#include <limits>
 #include <numeric>
-#include <utility>
+#include <span>
 
 #include "base/units.h"
 #include "comm/world.h"

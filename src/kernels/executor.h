@@ -1,9 +1,10 @@
 // What every kernel gets first: the rank's threads, its memory, its counters.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <utility>
 
 #include "base/thread_pool.h"
 #include "base/trace.h"
@@ -24,7 +25,6 @@ class Executor {
   Executor(std::shared_ptr<tensor::Allocator> allocator, int num_threads, int spin = 2000);
 
   tensor::Allocator& allocator() { return *allocator_; }
-  ThreadPool& pool() { return pool_; }
   int num_threads() const { return pool_.num_threads(); }
   bool is_meta() const { return allocator_->device() == Device::meta; }
   WorkCounters& counters() { return counters_; }
@@ -32,7 +32,8 @@ class Executor {
   Trace* trace() const { return trace_; }
   void set_trace(Trace* trace) { trace_ = trace; }
 
-  /// Runs body(index, worker) for index in [0, count) on all threads. Cut work by shape only, never by thread count.
+  /// Runs body(index, worker) for index in [0, count) on all threads. How work is cut never enters a result's bits;
+  /// reductions are cut by shape.
   template <typename Body>
   void parallel_for(std::int64_t count, Body&& body) {
     pool_.parallel_for(count, std::forward<Body>(body));

@@ -51,13 +51,15 @@ struct Pass {
   kernels::Executor& exec;
   const MicroBatch& batch;
   Mode mode = Mode::train;
-  /// False: evaluation, inference.
+  /// True: forward keeps what backward needs; the head's forward then also writes its main_grad (unless
+  /// weights_apart). False: evaluation, inference.
   bool keep_stash = true;
   WeightGradQueue& weight_grads;
   std::uint64_t seed = 0;  // of dropout; the run's
   /// Multiplies the loss mask to seed backward (1 in fp32).
   double loss_scale = 1.0;
   /// The schedule computes weight gradients in instructions of their own (W): a layer must not form them in forward.
+  /// The engine executes W; no generator of schedules emits it.
   bool weights_apart = false;
   KvCache* kv = nullptr;
   /// Sees the residual stream: 0 = input of the first layer, i = output of layer i (global numbers). Under sequence

@@ -1,5 +1,6 @@
-// Weight-gradient work as data: a backward pass queues it, and it runs at once (while the reduction of dx is under way)
-// or later (instruction W). The only code that writes the main_grad of a matrix.
+// Weight-gradient work as data: a backward pass (the head: its forward pass of training) queues it, and it runs at once
+// (while the reduction of dx is under way) or later (instruction W). The only code that writes the main_grad of a
+// matrix.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +41,7 @@ class WeightGradQueue {
   /// Deferred: tasks wait for drain(); else push() runs the task before it returns.
   void set_deferred(bool deferred) { deferred_ = deferred; }
   void push(WeightGradTask task);
+  /// Runs all waiting tasks in the order of their push(), each followed by its reports to the sink; then it is empty.
   void drain();
   /// For gradients that a layer sums itself (norm weights and the like): tells the sink.
   void grad_ready(Parameter& parameter);

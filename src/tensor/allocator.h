@@ -52,8 +52,8 @@ class Allocator : public std::enable_shared_from_this<Allocator> {
   const MemoryTracker& tracker() const { return tracker_; }
 
   /// `bytes` ≥ 0, uninitialised, 64-byte aligned. From 256 KiB on a block comes from the arena: pages become resident
-  /// when they are first written, in huge pages where the system gives them, and a freed block serves requests of up to
-  /// an eighth less. Throws Error where there is no memory.
+  /// when they are first written, in huge pages where the system gives them, and a freed block serves a
+  /// request if it is at most an eighth larger than that. Throws Error where there is no memory.
   std::shared_ptr<Storage> allocate(std::int64_t bytes, MemoryKind kind);
   /// The same, with every byte zero. A block new from the arena is not touched.
   std::shared_ptr<Storage> allocate_zeroed(std::int64_t bytes, MemoryKind kind);

@@ -44,10 +44,4 @@ void MemoryTracker::remove(MemoryKind kind, std::int64_t bytes) {
   live_total_ -= bytes;
 }
 
-void MemoryTracker::reset_peaks() {
-  peak_ = live_;
-  at_peak_ = live_;
-  peak_total_ = live_total_;
-}
-
 }  // namespace megatron::tensor

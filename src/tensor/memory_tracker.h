@@ -34,7 +34,6 @@ class MemoryTracker {
   /// Largest total that was alive at one time, and what each kind held at that moment.
   std::int64_t peak_total() const { return peak_total_; }
   std::int64_t at_peak(MemoryKind kind) const { return at_peak_[static_cast<std::size_t>(kind)]; }
-  void reset_peaks();
 
  private:
   std::array<std::int64_t, kNumMemoryKinds> live_{}, peak_{}, at_peak_{};

@@ -1,6 +1,5 @@
 #include "train/startup.h"
 
-#include <algorithm>
 #include <map>
 #include <sstream>
 

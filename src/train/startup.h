@@ -13,7 +13,6 @@ namespace megatron::train {
 std::vector<std::string> describe_layout(RankParts& parts);
 
 /// Has the system give gradients and optimizer state their memory now: what does not fit fails before the first step.
-/// Where a hypervisor takes back free memory, early is also cheap: right after another program has ended.
 void claim_memory(RankParts& parts);
 
 /// Memory of rank 0 by kind, size of a checkpoint and free space where it will go. Collective over the world.

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -20,6 +19,7 @@ namespace megatron::comm {
 /// What the thread ranks of one world share.
 struct LocalShared {
   LocalShared(int world_size, int spin_in);
+  /// Wakes every rank that sleeps, whatever for: each looks again at what it waits for and at `abort`. Any thread.
   void wake_all();
   Parker& parker(int rank) { return parkers[static_cast<std::size_t>(rank)]; }
   /// Called by the rank's own thread whenever it posts.

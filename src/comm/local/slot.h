@@ -53,6 +53,7 @@ class Slot {
   /// A member that is about to sleep until the slot is full or done says so first; who makes it full or done asks
   /// afterwards.
   void set_waiting(int member) { claim(member).waiting.store(true, std::memory_order_seq_cst); }
+  /// Whether `member` has said so since the slot was made new; it stays true after the member has woken. Any thread.
   bool is_waiting(int member) const {
     return claims_[static_cast<std::size_t>(member)].waiting.load(std::memory_order_seq_cst);
   }

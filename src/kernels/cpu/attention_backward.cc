@@ -10,29 +10,25 @@ namespace {
 constexpr std::int64_t kKeyBlock = 128;
 constexpr std::int64_t kQueryBlock = 112;
 
+// Parts of a thread's scratch, in floats.
 struct Workspace {
   std::int64_t keys_t, values_t, keys, left_q, left_do, right_q, right_do, scores, dp, delta, total;
 
   Workspace(const HeadSizes& sizes, std::int64_t max_queries) {
-    std::int64_t at = 0;
-    const auto take = [&](std::int64_t floats) {
-      const std::int64_t begin = at;
-      at += round_up(floats, 16);
-      return begin;
-    };
+    WorkspaceLayout layout;
     const std::int64_t size = round_up(sizes.size, kMaxPanelColumns);
     const std::int64_t value_size = round_up(sizes.value_size, kMaxPanelColumns);
-    keys_t = take(kKeyBlock * sizes.size);
-    values_t = take(kKeyBlock * sizes.value_size);
-    keys = take(kKeyBlock * size);
-    left_q = take(num_planes(sizes.size) * kQueryBlock * kPanelRowStride);
-    left_do = take(num_planes(sizes.value_size) * kQueryBlock * kPanelRowStride);
-    right_q = take(kQueryBlock * size);
-    right_do = take(kQueryBlock * value_size);
-    scores = take(kQueryBlock * kPanelRowStride);
-    dp = take(kQueryBlock * kPanelRowStride);
-    delta = take(max_queries * sizes.group());
-    total = at;
+    keys_t = layout.take(kKeyBlock * sizes.size);
+    values_t = layout.take(kKeyBlock * sizes.value_size);
+    keys = layout.take(kKeyBlock * size);
+    left_q = layout.take(num_planes(sizes.size) * kQueryBlock * kPanelRowStride);
+    left_do = layout.take(num_planes(sizes.value_size) * kQueryBlock * kPanelRowStride);
+    right_q = layout.take(kQueryBlock * size);
+    right_do = layout.take(kQueryBlock * value_size);
+    scores = layout.take(kQueryBlock * kPanelRowStride);
+    dp = layout.take(kQueryBlock * kPanelRowStride);
+    delta = layout.take(max_queries * sizes.group());
+    total = layout.total();
   }
 };
 

@@ -39,18 +39,13 @@ struct Workspace {
   std::int64_t keys, values, left, scores, states, total;
 
   explicit Workspace(const HeadSizes& sizes) {
-    std::int64_t at = 0;
-    const auto take = [&](std::int64_t floats) {
-      const std::int64_t begin = at;
-      at += round_up(floats, 16);
-      return begin;
-    };
-    keys = take(kKeyBlock * sizes.size);
-    values = take(kKeyBlock * round_up(sizes.value_size, kMaxPanelColumns));
-    left = take(num_planes(sizes.size) * kMaxTileRows * kPanelRowStride);
-    scores = take(kMaxTileRows * kPanelRowStride);
-    states = take(2 * kTaskQueries * sizes.group());
-    total = at;
+    WorkspaceLayout layout;
+    keys = layout.take(kKeyBlock * sizes.size);
+    values = layout.take(kKeyBlock * round_up(sizes.value_size, kMaxPanelColumns));
+    left = layout.take(num_planes(sizes.size) * kMaxTileRows * kPanelRowStride);
+    scores = layout.take(kMaxTileRows * kPanelRowStride);
+    states = layout.take(2 * kTaskQueries * sizes.group());
+    total = layout.total();
   }
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/rng.h"
 #include "kernels/cpu/targets.inl"
+#include "kernels/cpu/tile_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/attention_rows.cc"
@@ -20,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
 
 constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-constexpr std::int64_t kMaxColumns = 400;
+constexpr std::int64_t kMaxColumns = kPanelRowStride;  // of a row of scores
 
 HWY_INLINE float first_lane(V v) { return hn::GetLane(v); }
 

@@ -1,7 +1,6 @@
 // The row-wise parts of tiled attention on one instruction set: online softmax, its gradient, dropout, normalisation.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
 #include "base/rng.h"
@@ -33,6 +32,7 @@ struct RowState {
   float max, sum;
 };
 
+/// `width` may be any number ≥ 0; pointers need no alignment, and what is written aliases no other operand.
 struct AttentionRowKernels {
   /// Scores become probabilities relative to the new maximum, with dropout; `state` and the row of sums `o` follow.
   void (*softmax)(const ScoreRow& row, RowState& state, float* o, std::int64_t width);
@@ -46,6 +46,7 @@ struct AttentionRowKernels {
   void (*scaled_copy)(const float* from, float scale, float* to, std::int64_t width);
 };
 
+/// The kernels of the instruction set in use. All give the same bits on each.
 const AttentionRowKernels& attention_row_kernels();
 
 }  // namespace megatron::kernels::cpu

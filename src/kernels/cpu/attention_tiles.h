@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <span>
 
 #include "base/units.h"
 #include "kernels/attention_mask.h"
@@ -20,6 +21,8 @@ struct HeadRows {
   T* row(std::int64_t i) const { return data + i * step; }
 };
 
+/// Rows of head `head` from token `first_token` on, of a [T, heads, width] float32 view with any token and head
+/// strides. Row i is token first_token + i; nothing is copied or checked.
 inline HeadRows<const float> head_rows(const ConstTensorView& view, std::int64_t first_token, std::int64_t head) {
   return {view.data<float>() + first_token * view.stride(0) + head * view.stride(1), view.stride(0)};
 }
@@ -40,8 +43,23 @@ inline HeadSizes head_sizes(const ConstTensorView& q, const ConstTensorView& k, 
   return {q.size(1), k.size(1), q.size(2), v.size(2)};
 }
 
-/// Columns that a tile computes, relative to the start of its key block: the union of what its rows see, cut at
-/// multiples of 16 below and ending where the last row's keys end.
+/// Lays a thread's workspace out: parts one behind the other, each from a multiple of 16 floats on.
+class WorkspaceLayout {
+ public:
+  /// Where a part of `floats` floats begins.
+  std::int64_t take(std::int64_t floats) {
+    const std::int64_t begin = total_;
+    total_ += round_up(floats, 16);
+    return begin;
+  }
+  std::int64_t total() const { return total_; }
+
+ private:
+  std::int64_t total_ = 0;
+};
+
+/// Columns that a tile computes, relative to the start of its key block: from the first key that any of its rows sees,
+/// rounded down to a multiple of 16, to the end of the last one's.
 struct TileColumns {
   std::int64_t begin, end;  // empty if begin ≥ end
 };
@@ -115,6 +133,7 @@ inline RowDropout row_dropout(const AttentionParams& params, const SequenceRange
   return dropout;
 }
 
+/// Row ranges of the keys, as SequenceRanges::starts has those of the queries; borrows from `sequences`.
 inline std::span<const std::int64_t> key_starts_of(const SequenceRanges& sequences) {
   return sequences.key_starts.empty() ? sequences.starts : sequences.key_starts;
 }

@@ -1,7 +1,5 @@
 #include "kernels/cpu/column_tree.h"
 
-#include <algorithm>
-
 #include "kernels/cpu/parallel_rows.h"
 
 namespace megatron::kernels::cpu {

@@ -1,7 +1,5 @@
 #include "kernels/isa.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "kernels/cpu/targets.inl"
 

@@ -1,6 +1,7 @@
 // Vectors, elementary functions and sums in fixed lanes for the fp32 kernels. Included once per instruction set, after
 // hwy/highway.h, inside no namespace. Every function gives the same bits on every instruction set: products and sums are
 // fused explicitly or rounded one by one, never at the compiler's choice, and sums run over 16 lanes whatever the width.
+// Include <cmath>, <cstdint>, <utility> and "base/rng.h" above foreach_target.h: it is read once per target.
 // clang-format off: the order of inclusion is fixed by Highway
 HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {

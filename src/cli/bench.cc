@@ -18,10 +18,15 @@ constexpr const char* kUsage =
     "       megatron bench attention [--seq-length S --heads H --groups G --head-size D --batch B] [--threads-per-rank "
     "T] [--json]\n"
     "       megatron bench optimizer [--parameters P] [--threads-per-rank T] [--json]\n"
-    "       megatron bench comm [--world-size N] [--json]\n\n"
+    "       megatron bench comm [--world-size N] [--repeats R] [--json]\n\n"
     "Options of a run are in `megatron options`.";
 
-constexpr std::int64_t kMostThreads = 512, kMostElements = std::int64_t{1} << 32;
+constexpr std::int64_t kMostThreads = 512, kMostRepeats = 10000, kMostElements = std::int64_t{1} << 32;
+
+std::int64_t largest(const std::string& name) {
+  if (name == "--threads-per-rank" || name == "--world-size") return kMostThreads;
+  return name == "--repeats" ? kMostRepeats : kMostElements;
+}
 
 }  // namespace
 
@@ -38,7 +43,7 @@ BenchNumbers::BenchNumbers(Arguments args, std::vector<std::pair<std::string, st
     if (equals == std::string::npos && i + 1 == args.size()) throw ConfigError(name + ": a value is missing");
     const std::string text = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
     const auto number = config::parse_integer(text);
-    const std::int64_t most = name == "--threads-per-rank" || name == "--world-size" ? kMostThreads : kMostElements;
+    const std::int64_t most = largest(name);
     if (!number.has_value() || *number < 1 || *number > most)
       throw ConfigError(str_cat(name, " ", text, ": must be a whole number from 1 to ", most));
     value = *number;

@@ -18,5 +18,17 @@ TEST(CommBench, ReportsEachOperationAtEachSize) {
   }
 }
 
+// From 16 MiB on every measurement starts with cold caches.
+TEST(CommBench, MeasuresTensorsLargerThanCaches) {
+  const std::vector<CommTiming> timings = bench_collectives(2, {16 << 20}, 1);
+  ASSERT_EQ(timings.size(), 4U);
+  for (const CommTiming& timing : timings) {
+    EXPECT_EQ(timing.bytes, 16 << 20);
+    EXPECT_GT(timing.seconds, 0);
+    EXPECT_GT(timing.limit_seconds, 0);
+    EXPECT_EQ(timing.median_seconds, timing.seconds);  // of one repeat
+  }
+}
+
 }  // namespace
 }  // namespace megatron::comm

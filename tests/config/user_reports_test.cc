@@ -1,5 +1,5 @@
 // Configurations that users of Megatron-like trainers reported: accepted with the right numbers, or refused in one
-// clear line that names option and value. The numbers in the names are those of the reports.
+// clear line that names option and value.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -33,17 +33,17 @@ void expect_refused(const std::string& line, const std::vector<std::string>& tex
   for (const std::string& text : texts) EXPECT_NE(errors.find(text), std::string::npos) << text << " in\n" << errors;
 }
 
-TEST(UserReports, B024VocabularyPaddingFollowsTheTensorSize) {
+TEST(UserReports, VocabularyPaddingFollowsTheTensorSize) {
   const std::string vocabulary = "--vocab-size 37 --make-vocab-size-divisible-by 8 ";
   EXPECT_EQ(validate(model(2, vocabulary)).spec.model.padded_vocab_size, 40);
   EXPECT_EQ(validate(model(2, vocabulary + "--tensor-model-parallel-size 2")).spec.model.padded_vocab_size, 48);
 }
 
-TEST(UserReports, B028TokenizerLargerThanTheVocabulary) {
+TEST(UserReports, TokenizerLargerThanTheVocabulary) {
   expect_refused(model(2, "--tokenizer-type ByteLevel --vocab-size 37"), {"257", "37"});
 }
 
-TEST(UserReports, B029B033UnevenLayersAreNeverDropped) {
+TEST(UserReports, UnevenLayersAreNeverDropped) {
   const ParsedRun ten = validate(model(10, "--pipeline-model-parallel-size 3"));
   EXPECT_TRUE(ten.accepted());
   EXPECT_EQ(ten.spec.parallel.layers_per_stage, (std::vector<std::int64_t>{3, 4, 3}));
@@ -54,12 +54,12 @@ TEST(UserReports, B029B033UnevenLayersAreNeverDropped) {
             std::find(seven.notices.begin(), seven.notices.end(), "layers do not divide over the stages: split 4 / 3"));
 }
 
-TEST(UserReports, B030VirtualStagesNameTheThreeNumbers) {
+TEST(UserReports, VirtualStagesNameTheThreeNumbers) {
   expect_refused(model(6, "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2"),
                  {"6 layers", "pipeline size 2", "2 layers per virtual stage"});
 }
 
-TEST(UserReports, B031StageListMustAddUp) {
+TEST(UserReports, StageListMustAddUp) {
   expect_refused(model(2, "--decoder-last-pipeline-num-layers 1"), {"1 of 2 layers"});
   expect_refused(model(4,
                        "--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 1 "
@@ -67,12 +67,12 @@ TEST(UserReports, B031StageListMustAddUp) {
                  {"hold 2 of 4 layers"});
 }
 
-TEST(UserReports, B034B035OneGroupIsShared) {
+TEST(UserReports, OneGroupIsShared) {
   EXPECT_TRUE(
       validate(model(2, "--group-query-attention --num-query-groups 1 --tensor-model-parallel-size 2")).accepted());
 }
 
-TEST(UserReports, B036GroupsMustDivideTheHeads) {
+TEST(UserReports, GroupsMustDivideTheHeads) {
   const std::string six =
       "--num-layers 2 --hidden-size 48 --num-attention-heads 6 --seq-length 8 --micro-batch-size 1 "
       "--group-query-attention --num-query-groups ";
@@ -80,36 +80,36 @@ TEST(UserReports, B036GroupsMustDivideTheHeads) {
   expect_refused(six + "0", {"--num-query-groups 0", "at least 1"});
 }
 
-TEST(UserReports, B038SequenceMustDivideOverTheRanks) {
+TEST(UserReports, SequenceMustDivideOverTheRanks) {
   expect_refused(
       "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 10 --micro-batch-size 1 "
       "--tensor-model-parallel-size 4 --sequence-parallel",
       {"10 tokens do not divide over 4 ranks", "nearest: 8, 12"});
 }
 
-TEST(UserReports, B039ContextNeedsAMultipleOfTwiceItsSize) {
+TEST(UserReports, ContextNeedsAMultipleOfTwiceItsSize) {
   expect_refused(
       "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 12 --micro-batch-size 1 "
       "--context-parallel-size 4",
       {"12 tokens", "= 8"});
 }
 
-TEST(UserReports, B042BatchArithmetic) {
+TEST(UserReports, BatchArithmetic) {
   expect_refused(model(2, "--global-batch-size 10 --world-size 3"),
                  {"10 is not k x micro-batch 2 x data parallel 3", "nearest: 6, 12"});
 }
 
-TEST(UserReports, B043EvaluationBatchIsCheckedAtTheStart) {
+TEST(UserReports, EvaluationBatchIsCheckedAtTheStart) {
   expect_refused(model(2, "--global-batch-size 8 --world-size 2 --eval-global-batch-size 6"),
                  {"--eval-global-batch-size 6", "nearest: 4, 8"});
 }
 
-TEST(UserReports, B044WorldSizeListsItsFactors) {
+TEST(UserReports, WorldSizeListsItsFactors) {
   expect_refused(model(4, "--world-size 2 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2"),
                  {"world size 2", "tensor 2 x pipeline 2", "= 4"});
 }
 
-TEST(UserReports, B045EightMistakesOneLineEach) {
+TEST(UserReports, EightMistakesOneLineEach) {
   const std::string base = model(4, "");
   for (const auto& [more, name] :
        std::vector<std::pair<std::string, std::string>>{{"--tensor-model-parallel-size 8", "--num-attention-heads 4"},
@@ -127,18 +127,18 @@ TEST(UserReports, B045EightMistakesOneLineEach) {
   }
 }
 
-TEST(UserReports, B046SixtyFourRanksOnAnyMachine) {
+TEST(UserReports, SixtyFourRanksOnAnyMachine) {
   EXPECT_TRUE(validate(model(8,
                              "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 4 --world-size 64 "
                              "--global-batch-size 32"))
                   .accepted());
 }
 
-TEST(UserReports, B047WarmUpLongerThanTheRun) {
+TEST(UserReports, WarmUpLongerThanTheRun) {
   expect_refused(model(2, "--train-iters 10 --lr 1e-3 --lr-warmup-iters 20"), {"warm-up of 20", "schedule of 10"});
 }
 
-TEST(UserReports, B072Splits) {
+TEST(UserReports, Splits) {
   for (const std::string split : {"-2,2,0", "70,x1,29", "0,0,0", "90,abc5,5", "-1,1,0"})
     expect_refused(model(2, "--split " + split), {"--split " + split});
   expect_refused(model(2, "--split 70,x1,29"), {"field 2 \"x1\""});
@@ -149,7 +149,7 @@ TEST(UserReports, B072Splits) {
   EXPECT_TRUE(parse_run(spaced, ParseMode::validate).accepted());
 }
 
-TEST(UserReports, B132TwoInterleavedStages) {
+TEST(UserReports, TwoInterleavedStages) {
   expect_refused(model(8,
                        "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 "
                        "--no-overlap-p2p-communication"),
@@ -163,7 +163,7 @@ const std::string kB171 =
     "--ffn-hidden-size 128 --swiglu --normalization RMSNorm --disable-bias-linear --position-embedding-type rope "
     "--untie-embeddings-and-output-weights --vocab-size 100 --seq-length 8 --micro-batch-size 1 ";
 
-TEST(UserReports, B171B174ParametersOfTheModelAndOfEachStage) {
+TEST(UserReports, ParametersOfTheModelAndOfEachStage) {
   EXPECT_EQ(summarize(validate(kB171)).parameters.unpadded_vocab, 86848);
   const Summary summary = summarize(validate(kB171 + "--pipeline-model-parallel-size 2"));
   EXPECT_EQ(summary.stage_parameters_unpadded_vocab, (std::vector<std::int64_t>{43392, 43456}));
@@ -171,7 +171,7 @@ TEST(UserReports, B171B174ParametersOfTheModelAndOfEachStage) {
   EXPECT_EQ(summary.memory[0].parameters, 4 * (43392 + 28 * 64));  // rows of padding are memory too
 }
 
-TEST(UserReports, B180UnsupportedPairsAreRefusedByName) {
+TEST(UserReports, UnsupportedPairsAreRefusedByName) {
   for (const std::string more : {"--window-size 4,0", "--qk-clip", "--softmax-type learnable", "--num-experts 4",
                                  "--multi-latent-attention", "--use-distributed-optimizer", "--fp8-format hybrid"}) {
     const ParsedRun run = validate(model(4, "--pipeline-model-parallel-size 2 " + more));

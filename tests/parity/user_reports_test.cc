@@ -1,5 +1,4 @@
-// What users of other programs reported about layouts and numbers, as runs of ours. Each test names its entry in the
-// list of reports; those that a test of one unit answers already are not repeated.
+// What users of other programs reported about layouts and numbers, as runs of ours.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +22,7 @@ using testing::train_small;
 
 // "Validation loss depends on the micro-batch size or is divided by the number of accumulated micro-batches": with a
 // learning rate of 0 the validation on the samples of the first step is the loss of that step.
-TEST(UserReports, B012B013ValidationLossIsThatOfTheTokens) {
+TEST(UserReports, ValidationLossIsThatOfTheTokens) {
   spec::RunSpec run = small_run(false);
   run.optimizer.lr = 0.0;
   run.batch.train_iters = 1;
@@ -47,7 +46,7 @@ TEST(UserReports, B012B013ValidationLossIsThatOfTheTokens) {
 
 // "A vocabulary that tensor parallelism does not divide changes the loss": the padding is another one at each size
 // (40, 48), and none of it enters the softmax.
-TEST(UserReports, B022FirstLossOfZeroWeightsIsTheLogarithmOfTheVocabulary) {
+TEST(UserReports, FirstLossOfZeroWeightsIsTheLogarithmOfTheVocabulary) {
   spec::RunSpec run = small_run(true);
   run.model.vocab_size = 37;
   run.model.make_vocab_size_divisible_by = 8;
@@ -66,7 +65,7 @@ TEST(UserReports, B022FirstLossOfZeroWeightsIsTheLogarithmOfTheVocabulary) {
 using Copies = std::map<std::string, std::vector<std::vector<float>>>;
 
 // "With sequence parallelism the norms of the ranks drift apart": each rank's gradient covers its tokens only.
-TEST(UserReports, B116NormsStayEqualUnderSequenceParallelism) {
+TEST(UserReports, NormsStayEqualUnderSequenceParallelism) {
   for (const bool llama : {false, true}) {
     spec::RunSpec run = small_run(llama);
     run.model.qk_layernorm = true;
@@ -101,7 +100,7 @@ TEST(UserReports, B116NormsStayEqualUnderSequenceParallelism) {
 
 // "The loss mask is not cut like the activations": padding at the end of each sequence, so that under sequence
 // parallelism whole ranks hold padding and nothing else.
-TEST(UserReports, B120PaddingUnderSequenceParallelism) {
+TEST(UserReports, PaddingUnderSequenceParallelism) {
   spec::RunSpec run = small_run(true);
   run.optimizer.kind = spec::OptimizerKind::sgd;
   run.optimizer.lr = 0.1;
@@ -122,7 +121,7 @@ TEST(UserReports, B120PaddingUnderSequenceParallelism) {
 // "The size of initial weights grows with tensor parallelism, and nobody can tell a bug from noise": weights depend on
 // the seed and their place in the whole tensor only, so they are the same bits, and shards are not copies of each
 // other.
-TEST(UserReports, B123B124InitialWeightsDependOnTheSeedOnly) {
+TEST(UserReports, InitialWeightsDependOnTheSeedOnly) {
   spec::RunSpec run = small_run(true);
   run.batch.train_iters = 0;
   SmallOptions options;
@@ -139,7 +138,7 @@ TEST(UserReports, B123B124InitialWeightsDependOnTheSeedOnly) {
 
 // "Deterministic mode does not reproduce": two runs on four ranks, under another timing, write the same numbers and the
 // same files.
-TEST(UserReports, B126TwoRunsAreTheSameRun) {
+TEST(UserReports, TwoRunsAreTheSameRun) {
   spec::RunSpec run = small_run(false);
   run.model.hidden_dropout = run.model.attention_dropout = 0.1;
   run.batch.train_iters = 10;

@@ -74,7 +74,7 @@ void sgemm_in_slabs(const OneDnn& library, kernels::Executor& exec, const Librar
   });
 }
 
-/// The matmul primitive for one problem; it lives as long as the process, as oneDNN's objects may.
+/// The matmul primitive for one problem. oneDNN's objects are never destroyed: a benchmark makes a handful.
 class MatmulPrimitive {
  public:
   MatmulPrimitive(const OneDnn& library, const LibraryProblem& p) : library_(library) {

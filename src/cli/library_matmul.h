@@ -28,7 +28,8 @@ struct LibraryMatmul {
 
 /// The ways in which oneDNN computes this product: its sgemm on one slab of the result per thread, and its matmul
 /// primitive (which has no accumulation: then only the former). Empty where the build or the machine has no oneDNN. The
-/// library is loaded by the first call: its threads stay, so measure everything else before.
+/// library is loaded by the first call, and its threads stay: measure what has nothing to do with it before. Defined in
+/// bench/onednn.cc, or bench/onednn_absent.cc where the build has no oneDNN.
 std::vector<LibraryMatmul> library_matmuls(kernels::Executor& exec, const LibraryProblem& problem);
 
 }  // namespace megatron::cli

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <vector>
 
 #include "kernels/initialize.h"
@@ -69,30 +68,6 @@ double matmul_peak(Executor& exec, std::span<const std::int64_t> sizes, std::int
   if (exec.is_meta()) return 0.0;
   double best = 0.0;
   for (const std::int64_t size : sizes) best = std::max(best, SquareProduct(exec, size).best_rate(0.0, repetitions));
-  return best;
-}
-
-double copy_peak(Executor& exec, std::int64_t bytes) {
-  if (exec.is_meta()) return 0.0;
-  const std::shared_ptr<tensor::Allocator> allocator = tensor::Allocator::create(Device::cpu);
-  const Tensor from = Tensor::empty(*allocator, {bytes}, DType::uint8, MemoryKind::scratch);
-  Tensor to = Tensor::empty(*allocator, {bytes}, DType::uint8, MemoryKind::scratch);
-  auto* const source = static_cast<std::byte*>(from.view().pointer);
-  auto* const target = static_cast<std::byte*>(to.view().pointer);
-  // Small pieces stay clear of what the C library does with large ones, large pieces ask for it: the better counts.
-  double best = 0.0;
-  for (const std::int64_t piece : {std::int64_t{64} << 10, std::int64_t{16} << 20}) {
-    const auto for_each_piece = [&](const auto& body) {
-      exec.parallel_for((bytes + piece - 1) / piece, [&](std::int64_t index, int) {
-        body(index * piece, static_cast<std::size_t>(std::min(piece, bytes - index * piece)));
-      });
-    };
-    if (best == 0.0) for_each_piece([&](std::int64_t at, std::size_t count) { std::memset(source + at, 1, count); });
-    const Timing timing = time_repeated(0.1, 5, [&] {
-      for_each_piece([&](std::int64_t at, std::size_t count) { std::memcpy(target + at, source + at, count); });
-    });
-    best = std::max(best, 2.0 * static_cast<double>(bytes) / timing.best_seconds);
-  }
   return best;
 }
 

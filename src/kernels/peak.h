@@ -27,9 +27,4 @@ double matmul_peak(Executor& exec, std::span<const std::int64_t> sizes, std::int
 /// size of 512, 1024, 2048 that fits. Smaller ones would not reach the rate of a step's large products.
 double matmul_peak_within(Executor& exec, double seconds_budget);
 
-/// Bytes per second, read plus written, of the best of several copies between buffers of `bytes` each, on the
-/// executor's threads. The default is larger than the caches of a core's share. The buffers are not counted as the
-/// rank's memory. 0 on meta.
-double copy_peak(Executor& exec, std::int64_t bytes = std::int64_t{128} << 20);
-
 }  // namespace megatron::kernels

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <type_traits>
 
@@ -14,10 +15,16 @@ constexpr std::int64_t kPiece = 256;  // elements that are folded at a time; par
 constexpr std::size_t kLevels = 32;
 
 template <typename T>
+bool is_nan(T value) {
+  if constexpr (std::is_floating_point_v<T>) return std::isnan(value);
+  return false;
+}
+
+template <typename T>
 T combine(ReduceOp op, T a, T b) {
   // A NaN wins over every number, so that max and min cannot hide it.
-  if (op == ReduceOp::max) return a >= b || a != a ? a : b;
-  if (op == ReduceOp::min) return a <= b || a != a ? a : b;
+  if (op == ReduceOp::max) return a >= b || is_nan(a) ? a : b;
+  if (op == ReduceOp::min) return a <= b || is_nan(a) ? a : b;
   if constexpr (std::is_integral_v<T>) {
     using Unsigned = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
@@ -49,16 +56,17 @@ void reduce_piece(ReduceOp op, std::span<const void* const> inputs, std::int64_t
   std::array<std::array<T, kPiece>, kLevels> partial;
   std::array<const T*, kLevels> level{};  // a leaf stays where it is until it is joined
   std::size_t depth = 0;
-  const auto join = [&] {
-    T* to = partial[depth - 2].data();
-    combine_piece(op, level[depth - 2], level[depth - 1], to, count);
-    level[--depth - 1] = to;
+  const auto join_last_two = [&](std::size_t alive) {
+    T* to = partial[alive - 2].data();
+    combine_piece(op, level[alive - 2], level[alive - 1], to, count);
+    level[alive - 2] = to;
+    return alive - 1;
   };
   for (std::size_t r = 0; r < inputs.size(); ++r) {
     level[depth++] = static_cast<const T*>(inputs[r]) + begin;
-    for (std::size_t ones = r; (ones & 1) != 0; ones >>= 1) join();
+    for (std::size_t ones = r; (ones & 1) != 0; ones >>= 1) depth = join_last_two(depth);
   }
-  while (depth > 1) join();
+  while (depth > 1) depth = join_last_two(depth);
   if (level[0] != out) std::copy_n(level[0], count, out);
 }
 

@@ -13,6 +13,8 @@ namespace {
 
 using kernels::Transpose;
 
+static_assert(spec::HeadShape::kTileTokens % kernels::kMatmulChunk == 0, "see HeadShape");
+
 /// loss = log Σexp − (label's logit − max), per token.
 template <typename T>
 void token_losses(const Tensor& statistics_2T, Tensor& loss_T) {

@@ -7,6 +7,8 @@
 #include <sstream>
 #include <utility>
 
+#include "base/units.h"
+#include "kernels/bandwidth.h"
 #include "kernels/peak.h"
 #include "train/step_summary.h"
 
@@ -15,6 +17,7 @@ namespace {
 
 /// Events of a rank that a file takes at most, some 30 MB of memory; what comes later only counts in the profile.
 constexpr std::int64_t kMaxEvents = std::int64_t{1} << 18;
+constexpr std::int64_t kCopiedBytes = 128 * kMiB;  // larger than the caches of a core's share
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 
 /// Ranks with equal identity share a steady clock.
@@ -174,7 +177,7 @@ MachineLimits measure_limits(RankParts& parts, double matmul_seconds) {
   parts.world().barrier("limits.matmul");
   rates.data<double>()[0] = matmul_seconds > 0 ? kernels::matmul_peak_within(parts.exec(), matmul_seconds) : 0.0;
   parts.world().barrier("limits.copy");
-  rates.data<double>()[1] = kernels::copy_peak(parts.exec());
+  rates.data<double>()[1] = kernels::copy_bandwidth(parts.exec(), kCopiedBytes, 5);
   if (!parts.mesh().world.trivial()) rates = parts.mesh().world.all_reduce(std::move(rates), "limits.rates");
   const double* sums = std::as_const(rates).data<double>();
   const auto ranks = static_cast<double>(parts.mesh().world_size);

@@ -5,7 +5,6 @@
 #include "kernels/attention.h"
 #include "kernels/matmul.h"
 #include "kernels/norm.h"
-#include "kernels/peak.h"
 
 namespace megatron::kernels {
 namespace {
@@ -56,15 +55,6 @@ TEST(KernelSpan, AttentionTellsVisiblePairsOnly) {
   ASSERT_EQ(trace.events().size(), 1U);
   EXPECT_EQ(trace.events()[0].work.flops, 2 * 10 * (8 + 8) * 2);  // 10 of the 16 pairs are causal
   EXPECT_EQ(trace.events()[0].work.bytes, 4 * (4 * 64 + 8));
-}
-
-TEST(Peak, CopyHasARate) {
-  Executor exec(tensor::Allocator::create(Device::cpu), 2);
-  const std::int64_t before = exec.allocator().tracker().peak_total();
-  EXPECT_GT(copy_peak(exec, 1 << 20), 0.0);
-  EXPECT_EQ(exec.allocator().tracker().peak_total(), before);
-  Executor meta(tensor::Allocator::create(Device::meta), 1);
-  EXPECT_EQ(copy_peak(meta), 0.0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/matmul.h"
 #include "support/grad_check.h"
 
 namespace megatron {
@@ -177,6 +178,25 @@ TEST(LanguageModelHead, WorksInTilesOfTokens) {
     }
     EXPECT_EQ(apart.losses, run.losses);
   }
+}
+
+// The weight gradient has the bits of one product over all tokens: the chunks of K fall on the same tokens.
+TEST(LanguageModelHead, TilesLeaveNoTraceInTheWeightGradient) {
+  nn::MicroBatch batch = many_tokens();
+  const std::vector<double> x = wave(batch.num_tokens, kHidden, 1, 3, sine), w = wave(kVocab, kHidden, 0, 2, cosine);
+  const HeadRun whole = run_head(1, 8, w, x, batch, kVocab, DType::float32);
+  // Tokens of the other tiles masked out: what is left is one tile's share. Shares added in order give the whole.
+  std::vector<double> sum(kVocab * kHidden, 0.0);
+  for (std::int64_t begin = 0; begin < batch.num_tokens; begin += kernels::kMatmulChunk) {
+    nn::MicroBatch part = batch;
+    for (std::int64_t t = 0; t < batch.num_tokens; ++t)
+      if (t < begin || t >= begin + kernels::kMatmulChunk) part.loss_mask[static_cast<std::size_t>(t)] = 0;
+    const HeadRun share = run_head(1, 8, w, x, part, kVocab, DType::float32);
+    const std::vector<double>& dw = share.gradients.at("output_layer.weight");
+    for (std::size_t i = 0; i < sum.size(); ++i)
+      sum[i] = static_cast<double>(static_cast<float>(sum[i]) + static_cast<float>(dw[i]));
+  }
+  EXPECT_EQ(whole.gradients.at("output_layer.weight"), sum);
 }
 
 TEST(LanguageModelHead, GivesTheLogarithmOfTheVocabularyForZeroWeights) {

@@ -37,10 +37,6 @@ std::int64_t tile_floats(const TileKernels& kernels) {
   return round_up(std::max(kernels.max_rows * kPanelRowStride, column_step(kernels) * kMatmulChunk), 16);
 }
 
-struct Range {
-  std::int64_t begin, end;
-};
-
 // Part `index` of `parts` parts of [0, count) that differ by at most one.
 Range part(std::int64_t count, std::int64_t parts, std::int64_t index) {
   const std::int64_t base = count / parts, extra = count % parts;

@@ -26,13 +26,9 @@ constexpr int kRows = 6, kVectors = 2;
 #elif HWY_TARGET == HWY_SCALAR
 constexpr int kRows = 4, kVectors = 8;
 #else
-constexpr int kRows = 6, kVectors = 4;
+constexpr int kRows = 4, kVectors = 4;
 #endif
 constexpr std::int64_t kPanel = kVectors * kLanes;
-
-struct Part {
-  std::int64_t begin, end;
-};
 
 template <int kHeight, int kWidth, bool kByRow>
 void tile(const float* HWY_RESTRICT a, std::int64_t a_step, const float* HWY_RESTRICT b, std::int64_t b_step,
@@ -71,7 +67,7 @@ void tile(const float* HWY_RESTRICT a, std::int64_t a_step, const float* HWY_RES
 }
 
 // panel[k·kPanel + j] for rows j of the source, element by element.
-void pack_transposed_plain(const float* b, std::int64_t b_step, Part rows, Part depth, float* panel) {
+void pack_transposed_plain(const float* b, std::int64_t b_step, Range rows, Range depth, float* panel) {
   for (std::int64_t k = depth.begin; k < depth.end; ++k)
     for (std::int64_t j = rows.begin; j < rows.end; ++j) panel[k * kPanel + j] = b[j * b_step + k];
 }
@@ -155,6 +151,7 @@ void pack_columns(const float* a, std::int64_t a_step, std::int64_t rows, std::i
     for (std::int64_t i = 0; i < rows; ++i) tile[i] = a[i];
 #else
   constexpr std::int64_t kAhead = 16;
+  static_assert(kRows <= kLanes, "a column of a tile is one vector");
   const D d;
   const auto valid = hn::FirstN(d, static_cast<std::size_t>(rows));
   for (std::int64_t k = 0; k < depth; ++k, a += a_step, tile += tile_step) {

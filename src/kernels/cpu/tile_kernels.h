@@ -13,6 +13,10 @@ constexpr std::int64_t kPanelRowStride = 400;
 constexpr std::int64_t kMaxTileRows = 14;
 constexpr std::int64_t kMaxPanelColumns = 32;
 
+struct Range {
+  std::int64_t begin, end;
+};
+
 /// c[i][j] (+)= Σ_k a(i,k)·b[k·b_step + j] for a fixed number of rows and of columns; with `add` the finished sum is
 /// added to c. a(i,k) is a[i·kPanelRowStride + k] for panels by row (a_step unused), a[k·a_step + i] by column.
 using TileKernel = void (*)(const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
@@ -29,7 +33,7 @@ struct TileKernels {
   void (*pack_transposed)(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panel);
   /// tile[i·kPanelRowStride + k] = a[i·a_step + k] for i < rows and k < depth.
   void (*copy_rows)(const float* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile);
-  /// tile[k·tile_step + i] = a[k·a_step + i] for i < rows; up to tile_step the rest of a line may be overwritten.
+  /// tile[k·tile_step + i] = a[k·a_step + i] for i < rows ≤ max_rows; the rest of a vector may be overwritten.
   void (*pack_columns)(const float* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile,
                        std::int64_t tile_step);
   /// panel p: panels[p·panels_step + k·panel_columns + j] = b[k·b_step + p·panel_columns + j] for columns < `columns`,

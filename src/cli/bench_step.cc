@@ -37,6 +37,8 @@ struct StepRequest {
         quick_peak = true;
       } else if (std::find(std::begin(kOwnLength), std::end(kOwnLength), name) != std::end(kOwnLength)) {
         throw ConfigError(name + ": bench step trains --warmup and then --steps steps and records those behind them");
+      } else if (std::find(std::begin(kNoRun), std::end(kNoRun), name) != std::end(kNoRun)) {
+        throw ConfigError(name + ": bench step trains fresh weights on random tokens, saves nothing and logs nothing");
       } else if (name == "--preset" || name == "--arch" || name == "--steps" || name == "--warmup" ||
                  name == "--trace") {
         if (equals == std::string::npos && i + 1 == args.size()) throw ConfigError(name + ": a value is missing");
@@ -48,6 +50,8 @@ struct StepRequest {
   }
 
  private:
+  /// Options of a run that would have no effect.
+  static constexpr const char* kNoRun[] = {"--load", "--save", "--log-json", "--data-path", "--train-data-path"};
   /// Options of a run that say how long it is, or which steps it records.
   static constexpr const char* kOwnLength[] = {"--train-iters", "--train-samples", "--profile-step-start",
                                                "--profile-step-end"};

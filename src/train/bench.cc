@@ -153,12 +153,13 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
     result.matmul_peak_flops_per_second = peak;
     result.profile.limits = {peak / parts.mesh().world_size, limits.copy_bytes_per_second};
   };
-  run_training(*world, process, &collector, hooks);
+  const TrainOutcome outcome = run_training(*world, process, &collector, hooks);
   if (!world->is_main_process()) return result;
 
   std::vector<StepReport>& reports = collector.reports;
   if (std::ssize(reports) < measured)
-    throw Error(str_cat("the run ended after ", reports.size(), " of ", measured, " steps: nothing was measured"));
+    throw Error(str_cat("the run ended after ", reports.size(), " of ", measured, " steps: nothing was measured",
+                        outcome.error.empty() ? "" : ": ", outcome.error));
   reports.resize(static_cast<std::size_t>(measured));
   take_reports(result, reports, warmup);
   result.model_flops = bench_flops(run.model, result.tokens_per_step);

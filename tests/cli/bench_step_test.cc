@@ -73,6 +73,7 @@ TEST(BenchStep, ProfileTraceAndMemoryAgreeWithThemselves) {
 TEST(BenchStep, RefusesInOneLine) {
   const std::vector<std::tuple<std::string, int, std::string>> cases = {
       {"--trace /nonexistent/t.json", 1, "--trace /nonexistent/t.json: cannot open: No such file or directory\n"},
+      {"--load nowhere", 2, "--load: bench step trains fresh weights"},
       {"--train-iters 5", 2, "--train-iters: bench step trains"},
       {"--train-samples=5", 2, "--train-samples: bench step trains"},
       {"--profile-step-start 1", 2, "--profile-step-start: bench step trains"},
@@ -82,6 +83,16 @@ TEST(BenchStep, RefusesInOneLine) {
     EXPECT_EQ(result.status, status) << options;
     EXPECT_EQ(result.output.substr(0, text.size()), text);
     EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 1) << result.output;
+  }
+}
+
+TEST(BenchKernels, RefuseWhatCannotBeHeld) {
+  for (const char* options :
+       {"matmul --m 4294967296 --n 4294967296 --k 4294967296", "matmul --m 1000000 --n 1000000",
+        "attention --seq-length 4294967296 --heads 4294967296 --groups 1 --head-size 4294967296 --batch 4294967296"}) {
+    const CommandResult result = run_command(std::string("'") + MEGATRON_BINARY + "' bench " + options + " 2>&1");
+    EXPECT_EQ(result.status, 1) << options;
+    EXPECT_EQ(result.output.rfind("out of memory: the operands have ", 0), 0U) << result.output;
   }
 }
 

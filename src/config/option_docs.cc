@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kDifferences[] = {
     "The loss is averaged over the trained tokens of the global batch (Megatron's --calculate-per-token-loss), always.",
     "Padded columns of the vocabulary never enter the softmax; Megatron lets them take part.",
-    "Reductions of gradients overlap with backward, and those of activations with weight gradients, always; only the "
-    "head waits for the reduction of its dx.",
+    ("Reductions of gradients overlap with backward, and those of activations with weight gradients, always; only the "
+     "head waits for the reduction of its dx."),
     "SIGTERM and SIGINT are always handled: the run saves and stops after the iteration.",
     "Layers that do not divide over the stages are split unevenly instead of refused; the split is printed.",
     "--bf16 and --fp16 are accepted; this version computes in float32 and says so.",

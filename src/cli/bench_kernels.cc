@@ -35,6 +35,8 @@ Tensor random_tensor(kernels::Executor& exec, const Shape& shape, std::uint64_t 
 /// Median seconds of `body` over at least five runs and half a second.
 double median_seconds(const std::function<void()>& body) { return kernels::time_repeated(0.5, 5, body).median_seconds; }
 
+double real(std::int64_t x) { return static_cast<double>(x); }
+
 /// Refuses operands that cannot be held, before a part of them has been filled. `elements` of float32, as a real
 /// number: a product of large options overflows integers.
 void require_memory(double elements) {
@@ -111,7 +113,6 @@ int bench_matmul(Arguments args) {
   BenchNumbers numbers(args,
                        {{"--m", 1024}, {"--n", 3072}, {"--k", 768}, {"--threads-per-rank", train::usable_cores()}});
   const std::int64_t m = numbers.at("--m"), n = numbers.at("--n"), k = numbers.at("--k");
-  const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   require_memory(real(m) * real(k) + real(k) * real(n) + 2 * real(m) * real(n));
   kernels::Executor exec = make_executor(numbers.at("--threads-per-rank"));
   nlohmann::ordered_json line{{"m", m}, {"n", n}, {"k", k}, {"threads", exec.num_threads()}};
@@ -130,7 +131,6 @@ int bench_attention(Arguments args) {
                               {"--threads-per-rank", train::usable_cores()}});
   const std::int64_t s = numbers.at("--seq-length"), h = numbers.at("--heads"), g = numbers.at("--groups");
   const std::int64_t d = numbers.at("--head-size"), b = numbers.at("--batch");
-  const auto real = [](std::int64_t x) { return static_cast<double>(x); };
   require_memory(real(b) * real(s) * (4 * real(h) * real(d) + 4 * real(g) * real(d) + real(h)));
   const std::int64_t t = b * s;
   if (h % g != 0) throw ConfigError(str_cat("--heads ", h, ", --groups ", g, ": heads must be a multiple of groups"));
@@ -167,7 +167,7 @@ int bench_attention(Arguments args) {
 int bench_optimizer(Arguments args) {
   BenchNumbers numbers(args, {{"--parameters", 32'000'000}, {"--threads-per-rank", train::usable_cores()}});
   const std::int64_t n = round_up(numbers.at("--parameters"), 64);
-  require_memory(4.0 * static_cast<double>(n));
+  require_memory(4.0 * real(n));
   kernels::Executor exec = make_executor(numbers.at("--threads-per-rank"));
   Tensor p = random_tensor(exec, {n}, 1), m = exec.zeros({n}, DType::float32), v = exec.zeros({n}, DType::float32);
   const Tensor g = random_tensor(exec, {n}, 2);

@@ -8,7 +8,7 @@
 // exactly nothing to any gradient, even where its logits are not finite.
 #pragma once
 
-#include <optional>
+#include <vector>
 
 #include "nn/linear.h"
 #include "spec/block_shape.h"

@@ -113,6 +113,7 @@ ProcessWorld::~ProcessWorld() {
 void ProcessWorld::on_abort(bool own) {
   if (options_.print_failure) {
     if (own) std::fputs(progress_.print_text().c_str(), stderr);
+    printed_.store(own);
     reported_.store(true);
   }
   if (options_.on_failure) options_.on_failure();
@@ -166,7 +167,12 @@ void ProcessWorld::rank_main(const std::function<void(RankContext&)>& fn) {
     else
       fail(std::current_exception());
   }
-  if (abort.aborted()) progress_.wait_until_quiet(1);
+  if (abort.aborted()) {
+    progress_.wait_until_quiet(1);
+    // The process that prints the failure shall end first: once another has ended, the launcher ends the rest and may
+    // drop what they have just printed.
+    if (!printed_.load()) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
   kept_.clear();
 }
 

@@ -45,6 +45,7 @@ class ProcessWorld : public World {
   std::mutex watchdog_mutex_;
   Watchdog* watchdog_ = nullptr;
   std::atomic<bool> reported_{false};
+  std::atomic<bool> printed_{false};  // by this process
   std::int64_t run_ = 0;
   bool dead_ = false;  // a run has failed
   int spin_ = 0;

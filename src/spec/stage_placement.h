@@ -1,5 +1,5 @@
-// Where the virtual stages of a pipeline stand: each rank holds `num_chunks` of them. Stages count in the order in which
-// a micro-batch passes them.
+// Where the virtual stages of a pipeline stand: each rank holds `num_chunks` of them. Stages count in the order in
+// which a micro-batch passes them.
 #pragma once
 
 #include <cstdint>

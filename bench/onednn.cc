@@ -19,6 +19,10 @@ struct OneDnn {
   decltype(&dnnl_memory_desc_init_by_strides) memory_desc_init = nullptr;
   decltype(&dnnl_memory_create) memory_create = nullptr;
   decltype(&dnnl_matmul_desc_init) matmul_desc_init = nullptr;
+  decltype(&dnnl_primitive_attr_create) attr_create = nullptr;
+  decltype(&dnnl_primitive_attr_set_post_ops) attr_set_post_ops = nullptr;
+  decltype(&dnnl_post_ops_create) post_ops_create = nullptr;
+  decltype(&dnnl_post_ops_append_sum) post_ops_append_sum = nullptr;
   decltype(&dnnl_primitive_desc_create) primitive_desc_create = nullptr;
   decltype(&dnnl_primitive_create) primitive_create = nullptr;
   decltype(&dnnl_primitive_execute) primitive_execute = nullptr;
@@ -34,6 +38,10 @@ struct OneDnn {
     find(library, "dnnl_memory_desc_init_by_strides", memory_desc_init);
     find(library, "dnnl_memory_create", memory_create);
     find(library, "dnnl_matmul_desc_init", matmul_desc_init);
+    find(library, "dnnl_primitive_attr_create", attr_create);
+    find(library, "dnnl_primitive_attr_set_post_ops", attr_set_post_ops);
+    find(library, "dnnl_post_ops_create", post_ops_create);
+    find(library, "dnnl_post_ops_append_sum", post_ops_append_sum);
     find(library, "dnnl_primitive_desc_create", primitive_desc_create);
     find(library, "dnnl_primitive_create", primitive_create);
     find(library, "dnnl_primitive_execute", primitive_execute);
@@ -42,8 +50,9 @@ struct OneDnn {
   bool complete() const {
     return sgemm != nullptr && engine_create != nullptr && stream_create != nullptr && stream_wait != nullptr &&
            memory_desc_init != nullptr && memory_create != nullptr && matmul_desc_init != nullptr &&
-           primitive_desc_create != nullptr && primitive_create != nullptr && primitive_execute != nullptr &&
-           set_num_threads != nullptr;
+           attr_create != nullptr && attr_set_post_ops != nullptr && post_ops_create != nullptr &&
+           post_ops_append_sum != nullptr && primitive_desc_create != nullptr && primitive_create != nullptr &&
+           primitive_execute != nullptr && set_num_threads != nullptr;
   }
 
  private:
@@ -55,12 +64,12 @@ struct OneDnn {
 
 void slab(const OneDnn& library, const LibraryProblem& p, std::int64_t row, std::int64_t rows, std::int64_t column,
           std::int64_t columns) {
-  const float* a = p.a + (p.transpose_a ? row : row * p.k);
-  const float* b = p.b + (p.transpose_b ? column * p.k : column);
+  const float* a = static_cast<const float*>(p.a) + (p.transpose_a ? row : row * p.k);
+  const float* b = static_cast<const float*>(p.b) + (p.transpose_b ? column * p.k : column);
   library.set_num_threads(1);
   library.sgemm(p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N', rows, columns, p.k, 1.0F, a,
                 p.transpose_a ? p.m : p.k, b, p.transpose_b ? p.k : p.n, p.accumulate ? 1.0F : 0.0F,
-                p.c + row * p.n + column, p.n);
+                static_cast<float*>(p.c) + row * p.n + column, p.n);
 }
 
 void sgemm_in_slabs(const OneDnn& library, kernels::Executor& exec, const LibraryProblem& p) {
@@ -83,12 +92,13 @@ class MatmulPrimitive {
     dnnl_primitive_desc_t primitive_desc = nullptr;
     made_ = ok(library.engine_create(&engine_, dnnl_cpu, 0)) &&
             ok(library.stream_create(&stream_, engine_, dnnl_stream_default_flags)) &&
-            describe(a, p.m, p.k, p.transpose_a) && describe(b, p.k, p.n, p.transpose_b) &&
-            describe(c, p.m, p.n, false) && ok(library.matmul_desc_init(&description, &a, &b, nullptr, &c)) &&
-            ok(library.primitive_desc_create(&primitive_desc, &description, nullptr, engine_, nullptr)) &&
+            describe(a, p.m, p.k, p.operands, p.transpose_a) && describe(b, p.k, p.n, p.operands, p.transpose_b) &&
+            describe(c, p.m, p.n, p.result, false) && (!p.accumulate || add_to_result()) &&
+            ok(library.matmul_desc_init(&description, &a, &b, nullptr, &c)) &&
+            ok(library.primitive_desc_create(&primitive_desc, &description, attributes_, engine_, nullptr)) &&
             ok(library.primitive_create(&primitive_, primitive_desc)) &&
-            ok(library.memory_create(&operands_[0], &a, engine_, const_cast<float*>(p.a))) &&
-            ok(library.memory_create(&operands_[1], &b, engine_, const_cast<float*>(p.b))) &&
+            ok(library.memory_create(&operands_[0], &a, engine_, const_cast<void*>(p.a))) &&
+            ok(library.memory_create(&operands_[1], &b, engine_, const_cast<void*>(p.b))) &&
             ok(library.memory_create(&operands_[2], &c, engine_, p.c));
   }
   bool made() const { return made_; }
@@ -102,15 +112,27 @@ class MatmulPrimitive {
 
  private:
   static bool ok(dnnl_status_t status) { return status == dnnl_success; }
-  bool describe(dnnl_memory_desc_t& memory, std::int64_t rows, std::int64_t columns, bool transposed) const {
+  static dnnl_data_type_t dnnl_type(DType type) {
+    if (type == DType::bfloat16) return dnnl_bf16;
+    return type == DType::float16 ? dnnl_f16 : dnnl_f32;
+  }
+  bool add_to_result() {
+    dnnl_post_ops_t operations = nullptr;
+    return ok(library_.attr_create(&attributes_)) && ok(library_.post_ops_create(&operations)) &&
+           ok(library_.post_ops_append_sum(operations, 1.0F)) &&
+           ok(library_.attr_set_post_ops(attributes_, operations));
+  }
+  bool describe(dnnl_memory_desc_t& memory, std::int64_t rows, std::int64_t columns, DType type,
+                bool transposed) const {
     const dnnl_dims_t sizes = {rows, columns};
     const dnnl_dims_t strides = {transposed ? 1 : columns, transposed ? rows : 1};
-    return ok(library_.memory_desc_init(&memory, 2, sizes, dnnl_f32, strides));
+    return ok(library_.memory_desc_init(&memory, 2, sizes, dnnl_type(type), strides));
   }
 
   const OneDnn& library_;
   dnnl_engine_t engine_ = nullptr;
   dnnl_stream_t stream_ = nullptr;
+  dnnl_primitive_attr_t attributes_ = nullptr;
   dnnl_primitive_t primitive_ = nullptr;
   std::array<dnnl_memory_t, 3> operands_{};
   bool made_ = false;
@@ -122,8 +144,10 @@ std::vector<LibraryMatmul> library_matmuls(kernels::Executor& exec, const Librar
   const auto library = std::make_shared<OneDnn>();
   if (!library->complete()) return {};
   std::vector<LibraryMatmul> ways;
-  ways.push_back({"onednn_sgemm", [library, &exec, problem] { sgemm_in_slabs(*library, exec, problem); }});
-  if (problem.accumulate) return ways;
+  if (problem.operands == DType::float32) {
+    ways.push_back({"onednn_sgemm", [library, &exec, problem] { sgemm_in_slabs(*library, exec, problem); }});
+    if (problem.accumulate) return ways;
+  }
   const auto primitive = std::make_shared<MatmulPrimitive>(*library, problem);
   if (primitive->made())
     ways.push_back({"onednn_matmul", [library, primitive, &exec] { primitive->run(exec.num_threads()); }});

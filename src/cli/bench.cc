@@ -14,7 +14,7 @@ constexpr const char* kUsage =
     "                           [--quick-peak] [--profile] [--trace FILE] [--json]\n"
     "                           [any option of megatron train: --seq-length, --micro-batch-size, --world-size,\n"
     "                            --threads-per-rank, --tensor-model-parallel-size, …]\n"
-    "       megatron bench matmul [--m M --n N --k K] [--threads-per-rank T] [--json]\n"
+    "       megatron bench matmul [--m M --n N --k K] [--bf16|--fp16] [--threads-per-rank T] [--json]\n"
     "       megatron bench attention [--seq-length S --heads H --groups G --head-size D --batch B] [--threads-per-rank "
     "T] [--json]\n"
     "       megatron bench optimizer [--parameters P] [--threads-per-rank T] [--json]\n"
@@ -30,13 +30,18 @@ std::int64_t largest(const std::string& name) {
 
 }  // namespace
 
-BenchNumbers::BenchNumbers(Arguments args, std::vector<std::pair<std::string, std::int64_t>> defaults)
-    : values_(std::move(defaults)) {
+BenchNumbers::BenchNumbers(Arguments args, std::vector<std::pair<std::string, std::int64_t>> defaults,
+                           std::vector<std::string> flags)
+    : values_(std::move(defaults)), flags_(std::move(flags)) {
   for (std::size_t i = 0; i < args.size(); ++i) {
     const std::size_t equals = args[i].find('=');
     const std::string name = args[i].substr(0, equals);
     if (args[i] == "--json") {
       json_ = true;
+      continue;
+    }
+    if (std::find(flags_.begin(), flags_.end(), args[i]) != flags_.end()) {
+      given_.push_back(args[i]);
       continue;
     }
     std::int64_t& value = at(name);
@@ -55,7 +60,12 @@ std::int64_t& BenchNumbers::at(const std::string& name) {
     if (known == name) return value;
   std::string names;
   for (const auto& [known, value] : values_) names += " " + known;
+  for (const std::string& flag : flags_) names += " " + flag;
   throw ConfigError(name + ": unknown; known are" + names + " --json");
+}
+
+bool BenchNumbers::given(const std::string& flag) const {
+  return std::find(given_.begin(), given_.end(), flag) != given_.end();
 }
 
 int run_bench(Arguments args) {

@@ -6,21 +6,25 @@
 #include <utility>
 #include <vector>
 
+#include "base/dtype.h"
 #include "cli/command.h"
 
 namespace megatron::cli {
 
-/// "--name value" pairs and "--json", for the benchmarks that have a handful of numbers.
+/// "--name value" pairs, flags and "--json", for the benchmarks that have a handful of numbers.
 class BenchNumbers {
  public:
   /// `defaults`: the names that are known. Throws ConfigError for another name, or a value that is no whole number from
   /// 1 to 512 (threads, ranks), 10000 (repeats) or 2³² (others).
-  BenchNumbers(Arguments args, std::vector<std::pair<std::string, std::int64_t>> defaults);
+  BenchNumbers(Arguments args, std::vector<std::pair<std::string, std::int64_t>> defaults,
+               std::vector<std::string> flags = {});
   std::int64_t& at(const std::string& name);
   bool json() const { return json_; }
+  bool given(const std::string& flag) const;
 
  private:
   std::vector<std::pair<std::string, std::int64_t>> values_;
+  std::vector<std::string> flags_, given_;
   bool json_ = false;
 };
 
@@ -34,9 +38,9 @@ void print_bench(const Json& json, bool as_json) {
   for (const auto& [key, value] : json.items()) std::printf("%-30s %s\n", key.c_str(), value.dump().c_str());
 }
 
-/// FLOP/s of the best of oneDNN's square products on so many threads, of the sizes and repetitions of `bench step`'s
-/// own peak; 0 without oneDNN.
-double library_matmul_peak(std::int64_t threads);
+/// FLOP/s of the best of oneDNN's square products of `type` on so many threads, of the sizes and repetitions of `bench
+/// step`'s own peak; 0 without oneDNN.
+double library_matmul_peak(std::int64_t threads, DType type);
 
 int bench_step(Arguments args);
 int bench_matmul(Arguments args);

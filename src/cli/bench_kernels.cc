@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/float16.h"
 #include "base/units.h"
 #include "cli/bench.h"
 #include "cli/library_matmul.h"
@@ -37,15 +38,31 @@ double median_seconds(const std::function<void()>& body) { return kernels::time_
 
 double real(std::int64_t x) { return static_cast<double>(x); }
 
-/// Refuses operands that cannot be held, before a part of them has been filled. `elements` of float32, as a real
-/// number: a product of large options overflows integers.
-void require_memory(double elements) {
-  const double bytes = 4.0 * elements, available = static_cast<double>(train::available_memory_bytes());
+/// The same numbers rounded to `type`.
+Tensor random_tensor(kernels::Executor& exec, const Shape& shape, std::uint64_t stream, DType type) {
+  Tensor values = random_tensor(exec, shape, stream);
+  if (type == DType::float32) return values;
+  Tensor rounded = exec.empty(shape, type);
+  const float* from = values.data<float>();
+  for (std::int64_t i = 0; i < shape.numel(); ++i) {
+    if (type == DType::bfloat16)
+      rounded.data<BFloat16>()[i] = BFloat16(from[i]);
+    else
+      rounded.data<Float16>()[i] = Float16(from[i]);
+  }
+  return rounded;
+}
+
+/// Refuses operands that cannot be held, before a part of them has been filled. `bytes` as a real number: a product of
+/// large options overflows integers.
+void require_bytes(double bytes) {
+  const double available = static_cast<double>(train::available_memory_bytes());
   if (bytes > available)
     throw Error(str_cat("out of memory: the operands have ",
                         format_bytes(static_cast<std::int64_t>(std::min(bytes, 9e18))), "; this machine has ",
                         format_bytes(train::available_memory_bytes()), " available"));
 }
+void require_memory(double floats) { require_bytes(4.0 * floats); }
 
 /// The three products of a linear layer.
 struct Layout {
@@ -55,18 +72,20 @@ struct Layout {
 constexpr Layout kLayouts[] = {
     {"x_wT", false, true, false}, {"dy_w", false, false, false}, {"dyT_x_accumulate", true, false, true}};
 
-/// FLOP/s of our product and of the library's, in turn: noise of the machine meets all of them.
-void compare_with_library(kernels::Executor& exec, const Layout& layout, std::int64_t m, std::int64_t n, std::int64_t k,
-                          nlohmann::ordered_json& line) {
+/// FLOP/s of our product and of the library's, in turn: noise of the machine meets all of them. The result is of the
+/// operands' type, or float32 where it is added.
+void compare_with_library(kernels::Executor& exec, const Layout& layout, DType type, std::int64_t m, std::int64_t n,
+                          std::int64_t k, nlohmann::ordered_json& line) {
+  const DType result = layout.accumulate ? DType::float32 : type;
   const auto matrix = [&](std::int64_t rows, std::int64_t columns, bool transposed, std::uint64_t stream) {
-    return random_tensor(exec, transposed ? Shape{columns, rows} : Shape{rows, columns}, stream);
+    return random_tensor(exec, transposed ? Shape{columns, rows} : Shape{rows, columns}, stream, type);
   };
   const Tensor a = matrix(m, k, layout.transpose_a, 1), b = matrix(k, n, layout.transpose_b, 2);
-  Tensor c = exec.zeros({m, n}, DType::float32), c_library = exec.zeros({m, n}, DType::float32);
+  Tensor c = exec.zeros({m, n}, result), c_library = exec.zeros({m, n}, result);
   const auto transpose = [](bool is) { return is ? kernels::Transpose::yes : kernels::Transpose::no; };
   std::vector<LibraryMatmul> ways =
-      library_matmuls(exec, {m, n, k, a.data<float>(), layout.transpose_a, b.data<float>(), layout.transpose_b,
-                             c_library.data<float>(), layout.accumulate});
+      library_matmuls(exec, {m, n, k, type, a.view_const().pointer, layout.transpose_a, b.view_const().pointer,
+                             layout.transpose_b, result, c_library.view().pointer, layout.accumulate});
   ways.insert(ways.begin(), {"", [&] {
                                kernels::matmul(exec, a, transpose(layout.transpose_a), b, transpose(layout.transpose_b),
                                                c, layout.accumulate);
@@ -95,14 +114,15 @@ void compare_with_library(kernels::Executor& exec, const Layout& layout, std::in
 
 }  // namespace
 
-double library_matmul_peak(std::int64_t threads) {
+double library_matmul_peak(std::int64_t threads, DType type) {
   kernels::Executor exec = make_executor(threads);
   double best = 0;
   for (const std::int64_t n : train::kPeakSizes) {
-    const Tensor a = random_tensor(exec, {n, n}, 1), b = random_tensor(exec, {n, n}, 2);
-    Tensor c = exec.empty({n, n}, DType::float32);
+    const Tensor a = random_tensor(exec, {n, n}, 1, type), b = random_tensor(exec, {n, n}, 2, type);
+    Tensor c = exec.empty({n, n}, type);
     const double flops = 2.0 * static_cast<double>(n * n) * static_cast<double>(n);
-    const LibraryProblem problem{n, n, n, a.data<float>(), false, b.data<float>(), false, c.data<float>(), false};
+    const LibraryProblem problem{
+        n, n, n, type, a.view_const().pointer, false, b.view_const().pointer, false, type, c.view().pointer, false};
     for (const LibraryMatmul& way : library_matmuls(exec, problem))
       best = std::max(best, flops / kernels::time_repeated(0.0, train::kPeakRepetitions, way.run).best_seconds);
   }
@@ -111,13 +131,21 @@ double library_matmul_peak(std::int64_t threads) {
 
 int bench_matmul(Arguments args) {
   BenchNumbers numbers(args,
-                       {{"--m", 1024}, {"--n", 3072}, {"--k", 768}, {"--threads-per-rank", train::usable_cores()}});
+                       {{"--m", 1024}, {"--n", 3072}, {"--k", 768}, {"--threads-per-rank", train::usable_cores()}},
+                       {"--bf16", "--fp16"});
+  if (numbers.given("--bf16") && numbers.given("--fp16")) throw ConfigError("--bf16 and --fp16: choose one of them");
+  const DType type = numbers.given("--bf16")   ? DType::bfloat16
+                     : numbers.given("--fp16") ? DType::float16
+                                               : DType::float32;
   const std::int64_t m = numbers.at("--m"), n = numbers.at("--n"), k = numbers.at("--k");
-  require_memory(real(m) * real(k) + real(k) * real(n) + 2 * real(m) * real(n));
+  // Operands are rounded from floats, one after the other; the largest result is float32.
+  require_bytes(static_cast<double>(dtype_size(type)) * (real(m) * real(k) + real(k) * real(n)) +
+                8.0 * real(m) * real(n));
   kernels::Executor exec = make_executor(numbers.at("--threads-per-rank"));
-  nlohmann::ordered_json line{{"m", m}, {"n", n}, {"k", k}, {"threads", exec.num_threads()}};
-  line["matmul_peak_flops_per_second"] = kernels::matmul_peak_within(exec, 1.0);
-  for (const Layout& layout : kLayouts) compare_with_library(exec, layout, m, n, k, line);
+  nlohmann::ordered_json line{
+      {"m", m}, {"n", n}, {"k", k}, {"dtype", dtype_name(type)}, {"threads", exec.num_threads()}};
+  line["matmul_peak_flops_per_second"] = kernels::matmul_peak_within(exec, 1.0, type);
+  for (const Layout& layout : kLayouts) compare_with_library(exec, layout, type, m, n, k, line);
   print_bench(line, numbers.json());
   return 0;
 }

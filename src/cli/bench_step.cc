@@ -202,9 +202,10 @@ int bench_step(Arguments args) {
   if (!is_first_process()) return 0;
   // oneDNN last: its threads stay. Processes of other machines cannot take part in one product.
   const bool one_process = launcher_size() <= 1;
-  const double library = one_process && !request.quick_peak
-                             ? library_matmul_peak(r.threads_per_rank * parsed.spec.parallel.world_size)
-                             : 0.0;
+  const double library =
+      one_process && !request.quick_peak
+          ? library_matmul_peak(r.threads_per_rank * parsed.spec.parallel.world_size, train::product_type(parsed.spec))
+          : 0.0;
   print_bench(result_json(request, parsed.spec, r, library), request.json);
   if (log.profile && !request.json) std::fputs(train::profile_table(r.profile).c_str(), stdout);
   return 0;

@@ -100,15 +100,18 @@ int run_doctor(Arguments args) {
   line("processor", train::processor_name());
   line("cores", str_cat(train::usable_cores(), " usable (affinity and control-group quota)"));
   line("vector code", str_cat(kernels::current_isa(), " in use; supported: ", joined(kernels::supported_isas())));
+  line("bf16 products", str_cat(kernels::uses_pair_instruction() ? "pairs by instruction: " : "widened to float32: ",
+                                kernels::pair_instruction_reason()));
   line("memory", str_cat(format_bytes(train::total_memory_bytes()), ", available ",
                          format_bytes(train::available_memory_bytes())));
   line("MPI", mpi_text());
   if (const int launched = comm::launcher_world_size(); launched > 0)
     line("launcher", str_cat("started ", launched, " processes"));
   kernels::Executor exec(tensor::Allocator::create(Device::cpu), train::usable_cores());
-  char rate[60];
-  std::snprintf(rate, sizeof rate, "%.1f GFLOP/s in float32 on all cores",
-                1e-9 * kernels::matmul_peak_within(exec, 0.5));
+  char rate[100];
+  std::snprintf(rate, sizeof rate, "%.1f GFLOP/s in float32, %.1f in bfloat16 on all cores",
+                1e-9 * kernels::matmul_peak_within(exec, 0.5),
+                1e-9 * kernels::matmul_peak_within(exec, 0.5, DType::bfloat16));
   line("matmul", rate);
   line("collectives", collective_test(4));
   return 0;

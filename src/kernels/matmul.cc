@@ -6,15 +6,36 @@
 
 namespace megatron::kernels {
 
+namespace {
+void check_operand(const tensor::ViewBase& view, const char* name) {
+  MEGATRON_CHECK_EQ(view.num_dims(), 2, name, " has shape ", view.shape);
+  MEGATRON_CHECK(view.shape[1] <= 1 || view.strides[1] == 1, name, ": last stride ", view.strides[1]);
+}
+
+bool has_16_bits(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
+
+void check_types(DType a, DType b, DType c, bool accumulate) {
+  const bool known = a == DType::float32 || a == DType::float64 || has_16_bits(a);
+  const bool widens = has_16_bits(a) && c == DType::float32;
+  MEGATRON_CHECK(known && b == a && (c == a || widens), "matmul of ", dtype_name(a), " and ", dtype_name(b), " into ",
+                 dtype_name(c));
+  MEGATRON_CHECK(!accumulate || !has_16_bits(c), "matmul added to ", dtype_name(c), ": sums are float32 or float64");
+}
+
+template <typename View>
+auto* bytes_of(const View& view) {
+  return static_cast<std::byte*>(view.pointer);
+}
+}  // namespace
+
 void matmul(Executor& exec, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
             TensorView c, bool accumulate) {
   const KernelSpan span(exec, product_name(transpose_a == Transpose::yes, transpose_b == Transpose::yes),
                         operand_bytes(a, b, c) + (accumulate ? c.bytes() : 0));
-  check_matrix(a, "a");
-  check_matrix(b, "b");
-  check_matrix(c, "c");
-  MEGATRON_CHECK(a.dtype == c.dtype && b.dtype == c.dtype, "matmul of ", dtype_name(a.dtype), " and ",
-                 dtype_name(b.dtype), " into ", dtype_name(c.dtype));
+  check_operand(a, "a");
+  check_operand(b, "b");
+  check_operand(c, "c");
+  check_types(a.dtype, b.dtype, c.dtype, accumulate);
   const bool ta = transpose_a == Transpose::yes;
   const bool tb = transpose_b == Transpose::yes;
   const std::int64_t m = a.size(ta ? 1 : 0);
@@ -28,12 +49,13 @@ void matmul(Executor& exec, ConstTensorView a, Transpose transpose_a, ConstTenso
     if (!exec.is_meta()) ref::matmul(exec, a, ta, b, tb, c, accumulate);
     return;
   }
-  std::byte* scratch = exec.scratch(cpu::matmul_scratch_bytes(m, n, k, exec.num_threads()));
+  std::byte* scratch = exec.scratch(cpu::matmul_scratch_bytes(m, n, k, a.dtype, c.dtype, exec.num_threads()));
   if (exec.is_meta()) return;
-  cpu::matmul(exec,
-              {m, n, k, a.data<float>(), a.stride(0), ta, b.data<float>(), b.stride(0), tb, c.data<float>(),
-               c.stride(0), accumulate},
-              scratch);
+  const auto step = [](const tensor::ViewBase& view) { return view.strides[0] * dtype_size(view.dtype); };
+  cpu::matmul(
+      exec,
+      {m, n, k, a.dtype, bytes_of(a), step(a), ta, bytes_of(b), step(b), tb, c.dtype, bytes_of(c), step(c), accumulate},
+      scratch);
 }
 
 }  // namespace megatron::kernels

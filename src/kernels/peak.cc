@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "base/float16.h"
 #include "kernels/initialize.h"
 #include "kernels/matmul.h"
 
@@ -17,16 +18,13 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 /// Operands and result of one square product, in memory of their own.
 class SquareProduct {
  public:
-  SquareProduct(Executor& exec, std::int64_t size)
+  SquareProduct(Executor& exec, std::int64_t size, DType type)
       : exec_(exec),
-        a_(make(size)),
-        b_(make(size)),
-        c_(make(size)),
-        flops_(2.0 * static_cast<double>(size * size) * static_cast<double>(size)) {
-    const PhiloxKey key = make_philox_key(1234, RandomPurpose::test, 0);
-    fill_uniform(exec, key, 1.0, 0, 0, size, a_);
-    fill_uniform(exec, key, 1.0, size, 0, size, b_);
-  }
+        type_(type),
+        a_(random(size, 0)),
+        b_(random(size, size)),
+        c_(make(size, type)),
+        flops_(2.0 * static_cast<double>(size * size) * static_cast<double>(size)) {}
   /// FLOP/s of the fastest run.
   double best_rate(double seconds_budget, std::int64_t least) {
     const Timing timing =
@@ -35,10 +33,32 @@ class SquareProduct {
   }
 
  private:
-  Tensor make(std::int64_t size) {
-    return Tensor::empty(*allocator_, {size, size}, DType::float32, MemoryKind::scratch);
+  Tensor make(std::int64_t size, DType type) {
+    return Tensor::empty(*allocator_, {size, size}, type, MemoryKind::scratch);
   }
+  Tensor random(std::int64_t size, std::int64_t first_row) {
+    Tensor values = make(size, DType::float32);
+    fill_uniform(exec_, make_philox_key(1234, RandomPurpose::test, 0), 1.0, first_row, 0, size, values);
+    if (type_ == DType::float32) return values;
+    Tensor rounded = make(size, type_);
+    if (type_ == DType::bfloat16)
+      round_rows<BFloat16>(values, rounded);
+    else
+      round_rows<Float16>(values, rounded);
+    return rounded;
+  }
+  template <typename T>
+  void round_rows(const Tensor& from, Tensor& to) {
+    const float* values = from.data<float>();
+    T* rounded = to.data<T>();
+    const std::int64_t width = from.size(1);
+    exec_.parallel_for(from.size(0), [&](std::int64_t row, int) {
+      for (std::int64_t i = row * width; i < (row + 1) * width; ++i) rounded[i] = T(values[i]);
+    });
+  }
+
   Executor& exec_;
+  DType type_;
   std::shared_ptr<tensor::Allocator> allocator_ = tensor::Allocator::create(Device::cpu);
   Tensor a_, b_, c_;
   double flops_;
@@ -64,21 +84,22 @@ Timing time_repeated(double seconds_budget, std::int64_t least, const std::funct
   return timing;
 }
 
-double matmul_peak(Executor& exec, std::span<const std::int64_t> sizes, std::int64_t repetitions) {
+double matmul_peak(Executor& exec, std::span<const std::int64_t> sizes, std::int64_t repetitions, DType type) {
   if (exec.is_meta()) return 0.0;
   double best = 0.0;
-  for (const std::int64_t size : sizes) best = std::max(best, SquareProduct(exec, size).best_rate(0.0, repetitions));
+  for (const std::int64_t size : sizes)
+    best = std::max(best, SquareProduct(exec, size, type).best_rate(0.0, repetitions));
   return best;
 }
 
-double matmul_peak_within(Executor& exec, double seconds_budget) {
+double matmul_peak_within(Executor& exec, double seconds_budget, DType type) {
   if (exec.is_meta()) return 0.0;
   // A small product first: it tells which size fits the budget.
   std::int64_t size = 512;
-  double best = SquareProduct(exec, size).best_rate(0.05 * seconds_budget, 3);
+  double best = SquareProduct(exec, size, type).best_rate(0.05 * seconds_budget, 3);
   const auto product_seconds = [&](std::int64_t n) { return 2.0 * static_cast<double>(n * n * n) / best; };
   while (size < 2048 && 4.0 * product_seconds(2 * size) <= 0.9 * seconds_budget) size *= 2;
-  return std::max(best, SquareProduct(exec, size).best_rate(0.8 * seconds_budget, 3));
+  return std::max(best, SquareProduct(exec, size, type).best_rate(0.8 * seconds_budget, 3));
 }
 
 }  // namespace megatron::kernels

@@ -108,11 +108,11 @@ void add_memory(BenchResult& result, RankParts& parts) {
 }
 
 /// Rate of the square products of all ranks together.
-double measure_peak(RankParts& parts, bool quick) {
+double measure_peak(RankParts& parts, DType type, bool quick) {
   parts.mesh().world.barrier("bench.peak");
   Tensor rate = parts.exec().empty({1}, DType::float64, MemoryKind::communication);
-  rate.data<double>()[0] = quick ? kernels::matmul_peak_within(parts.exec(), 0.5)
-                                 : kernels::matmul_peak(parts.exec(), kPeakSizes, kPeakRepetitions);
+  rate.data<double>()[0] = quick ? kernels::matmul_peak_within(parts.exec(), 0.5, type)
+                                 : kernels::matmul_peak(parts.exec(), kPeakSizes, kPeakRepetitions, type);
   if (!parts.mesh().world.trivial()) rate = parts.mesh().world.all_reduce(std::move(rate), "bench.peak_rate");
   return std::as_const(rate).data<double>()[0];
 }
@@ -131,6 +131,18 @@ void take_reports(BenchResult& result, const std::vector<StepReport>& reports, s
 
 }  // namespace
 
+DType product_type(const spec::RunSpec& run) {
+  switch (run.numerics.params_dtype) {
+    case spec::ParamsDType::bfloat16:
+      return DType::bfloat16;
+    case spec::ParamsDType::float16:
+      return DType::float16;
+    case spec::ParamsDType::float32:
+      break;
+  }
+  return DType::float32;
+}
+
 BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps, bool quick_peak) {
   const std::int64_t measured = warmup + steps;
   const Process process = make_process(run, measured);
@@ -145,7 +157,7 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
     add_memory(result, parts);
   };
   hooks.at_end = [&](RankParts& parts) {
-    const double peak = measure_peak(parts, quick_peak);
+    const double peak = measure_peak(parts, product_type(run), quick_peak);
     const MachineLimits limits = run.log.profile ? measure_limits(parts, /*matmul_seconds=*/0.0) : MachineLimits{};
     const std::lock_guard<std::mutex> lock(mutex);
     result.parameters = parts.num_parameters();

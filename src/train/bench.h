@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "spec/run_spec.h"
 #include "tensor/memory_tracker.h"
 #include "train/step_profile.h"
@@ -26,7 +27,7 @@ struct BenchResult {
   double forward_seconds = 0, backward_seconds = 0, exposed_seconds = 0, optimizer_seconds = 0;
   double model_flops = 0;             // of one step
   double model_flops_per_second = 0;  // model_flops ÷ step_seconds
-  /// Best of kPeakRepetitions square fp32 products of each of kPeakSizes; all ranks at the same time.
+  /// Best of kPeakRepetitions square products of each of kPeakSizes; all ranks at the same time.
   double matmul_peak_flops_per_second = 0;
   double seconds_to_first_step_end = 0;  // from the start of the process
   std::int64_t peak_rss_bytes = 0;       // of the first process
@@ -36,6 +37,9 @@ struct BenchResult {
   double first_loss = 0, last_loss = 0;  // of the first step, and of the last measured one
   StepProfile profile;                   // no ranks without run.log.profile
 };
+
+/// Of the operands of the run's matrix products; the peak is measured with it.
+DType product_type(const spec::RunSpec& run);
 
 /// Trains `warmup` + `steps` steps on random token ids. `quick_peak`: the peak is the best product of one size within
 /// half a second. With run.log.profile or .trace further steps follow, which are

@@ -25,6 +25,13 @@ TEST(Peak, RunsEverySizeAndLeavesNoMemoryInTheExecutor) {
   EXPECT_EQ(exec.allocator().tracker().live_total() - exec.allocator().tracker().live(MemoryKind::scratch), before);
 }
 
+TEST(Peak, MultipliesIn16Bits) {
+  TestExecutor exec(2);
+  const std::int64_t sizes[] = {30};
+  for (const DType type : {DType::bfloat16, DType::float16}) EXPECT_GT(matmul_peak(exec, sizes, 3, type), 0);
+  EXPECT_EQ(exec.counters().matmul_flops, 2 * 4 * 2 * 30 * 30 * 30);
+}
+
 TEST(Peak, IsZeroOnMeta) {
   TestExecutor exec(1, Device::meta);
   const std::int64_t sizes[] = {30};

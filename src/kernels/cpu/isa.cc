@@ -1,6 +1,9 @@
 #include "kernels/isa.h"
 
+#include <atomic>
+
 #include "base/check.h"
+#include "kernels/cpu/pair_kernels.h"
 #include "kernels/cpu/targets.inl"
 
 #undef HWY_TARGET_INCLUDE
@@ -42,6 +45,11 @@ std::vector<std::int64_t> supported_targets() {
   for (std::int64_t rest = bits; rest != 0; rest &= rest - 1) targets.push_back(rest & -rest);  // low bits are better
   return targets;
 }
+
+std::atomic<bool>& pair_instruction_allowed() {
+  static std::atomic<bool> allowed{true};
+  return allowed;
+}
 }  // namespace
 
 std::vector<std::string> supported_isas() {
@@ -61,6 +69,20 @@ void use_isa(const std::string& name) {
   MEGATRON_CHECK(chosen != 0 || name.empty(), "instruction set ", name, " is not supported here");
   hwy::GetChosenTarget().Update(chosen == 0 ? hwy::SupportedTargets() : chosen);
 }
+
+bool uses_pair_instruction() {
+  return pair_instruction_allowed().load() && HWY_DYNAMIC_DISPATCH(cpu::target_in_use)() == HWY_AVX3 &&
+         cpu::has_pair_instruction() && cpu::pair_instruction_rounds_as_described();
+}
+
+std::string pair_instruction_reason() {
+  if (!cpu::has_pair_instruction()) return "this processor has no AVX512_BF16";
+  if (!cpu::pair_instruction_rounds_as_described()) return "AVX512_BF16 of this processor rounds otherwise";
+  if (current_isa() != isa_name(HWY_AVX3)) return "vector code uses " + current_isa();
+  return pair_instruction_allowed().load() ? "AVX512_BF16, which rounds as expected" : "AVX512_BF16 is not allowed";
+}
+
+void allow_pair_instruction(bool allowed) { pair_instruction_allowed().store(allowed); }
 
 }  // namespace megatron::kernels
 #endif

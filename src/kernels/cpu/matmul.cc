@@ -1,9 +1,11 @@
 #include "kernels/cpu/matmul.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/units.h"
-#include "kernels/cpu/tile_kernels.h"
+#include "kernels/cpu/matmul_cut.h"
+#include "kernels/cpu/product_kernels.h"
 
 // A grid, where several threads find one that costs less than kMostPacking of the product (few threads, large
 // products): each of its tasks is a product of its own on one thread, which packs what it needs for itself. Packing the
@@ -13,105 +15,84 @@
 // Blocks otherwise, and always on one thread: rows × ranges of K; for each, all threads pack A (and B), then tasks of
 // some columns (or rows) are claimed one by one.
 //
-// Either way a thread keeps a packed block of B in its L2 cache and runs all its row tiles over it, chunk of K after
-// chunk. What is cut where does not enter any element's bits.
+// Either way a thread keeps a packed block of B in its L2 cache, a group of chunks of K deep, and runs all its row
+// tiles over it, group after group. A tile goes through the chunks of a group before the next tile comes.
+//
+// A 16-bit C is rounded once: its sums stay in float32 from chunk to chunk, in the tile's own memory where one group is
+// all of K, else in scratch for the rows of a block.
+//
+// Packed data is counted in units of four bytes (product_kernels.h). What is cut where does not enter any element's
+// bits.
 
 namespace megatron::kernels::cpu {
 
 namespace {
 constexpr std::int64_t kRowBlock = 1024;
 constexpr std::int64_t kMaxDepthChunks = 8;
-constexpr std::int64_t kMaxTaskPanels = 6;  // columns of a task, in panels of B: 192 on AVX-512
-constexpr std::int64_t kMinTaskPanels = 3;
-constexpr std::int64_t kMaxSharedPanels = 8;
-constexpr std::int64_t kMinTaskTiles = 4;        // row tiles that are worth a task of their own
-constexpr std::int64_t kPackedTiles = 8;         // tiles of A that are packed at a time
-constexpr std::int64_t kPackedRows = 4;          // and rows of a transposed A
-constexpr std::int64_t kSmallProduct = 1 << 22;  // FLOPs below which waking threads costs more than it gains
+constexpr std::int64_t kPackedTiles = 8;     // tiles of A that are packed at a time
+constexpr std::int64_t kPackedRows = 4;      // and rows of a transposed A
+constexpr std::int64_t kGroupUnits = 768;    // of one column: a group of chunks, 576 KiB for 192 columns
+constexpr std::int64_t kStripePanels = 128;  // columns whose sums are kept in scratch at a time
+constexpr std::int64_t kUnitBytes = 4;
 
-// Distance of two k in a panel of A by column.
-std::int64_t column_step(const TileKernels& kernels) { return round_up(kernels.max_rows, 4); }
+// What depends on the types alone.
+struct Sizes {
+  std::int64_t chunk_units;
+  std::int64_t group_chunks;
+  std::int64_t column_step;  // units between two k in a panel of A by column
+  std::int64_t tile_units;   // of one packed tile of A: rows × one chunk
+  std::int64_t panel_units;  // of one packed panel of B: one chunk
 
-// Floats of one packed tile of A: rows × one chunk.
-std::int64_t tile_floats(const TileKernels& kernels) {
-  return round_up(std::max(kernels.max_rows * kPanelRowStride, column_step(kernels) * kMatmulChunk), 16);
-}
-
-// Part `index` of `parts` parts of [0, count) that differ by at most one.
-Range part(std::int64_t count, std::int64_t parts, std::int64_t index) {
-  const std::int64_t base = count / parts, extra = count % parts;
-  const std::int64_t begin = index * base + std::min(index, extra);
-  return {begin, begin + base + (index < extra ? 1 : 0)};
-}
-
-// K of one block: packed A shall stay well below the third-level cache, and shorter blocks cost barriers.
-std::int64_t depth_block(std::int64_t m) {
-  return kMatmulChunk * std::clamp<std::int64_t>(kRowBlock / std::max<std::int64_t>(m, 1), 1, kMaxDepthChunks);
-}
-
-// How a block is cut into tasks, as many for one thread as for another where the shape allows it.
-struct Cut {
-  std::int64_t panels, column_tasks, row_tasks = 1;
-  // Columns alone would not keep all threads busy: rows are cut too, and B is packed once by all threads.
-  bool shared;
-
-  Cut(const TileKernels& kernels, std::int64_t n, std::int64_t tiles, std::int64_t num_threads)
-      : panels(ceil_div(n, kernels.panel_columns)) {
-    const std::int64_t wanted = num_threads == 1 ? 1 : 2 * num_threads;
-    column_tasks = std::max(ceil_div(panels, kMaxTaskPanels), std::min(wanted, panels / kMinTaskPanels));
-    shared = column_tasks < wanted;
-    if (shared) {
-      column_tasks = ceil_div(panels, kMaxSharedPanels);
-      row_tasks =
-          std::clamp<std::int64_t>(tiles / kMinTaskTiles, 1, round_up(ceil_div(2 * wanted, column_tasks), num_threads));
-    } else if (column_tasks < 8 * num_threads) {
-      column_tasks = std::min(panels, round_up(column_tasks, num_threads));
-    }
-  }
-  Range columns(std::int64_t task) const { return part(panels, column_tasks, task); }
+  explicit Sizes(const ProductKernels& kernels)
+      : chunk_units(kMatmulChunk / kernels.packing.unit_elements),
+        // Floats fill the cache with one chunk.
+        group_chunks(kernels.packing.unit_elements == 1 ? 1 : kGroupUnits / chunk_units),
+        column_step(round_up(kernels.tiles->max_rows, 4)),
+        tile_units(
+            round_up(std::max(kernels.tiles->max_rows * kernels.packing.row_stride, column_step * chunk_units), 16)),
+        panel_units(chunk_units * kernels.tiles->panel_columns) {}
 };
 
-// The cache lines of a matrix, row after row, fetched into the second-level cache.
-class LineWalk {
- public:
-  LineWalk() = default;
-  LineWalk(const float* row, std::int64_t stride, std::int64_t rows, std::int64_t columns)
-      : row_(row), stride_(stride), rows_(rows), columns_(columns) {}
-  std::int64_t count() const { return rows_ * ceil_div(columns_, kLineFloats); }
-  void prefetch(std::int64_t lines) {
-    for (; lines > 0 && rows_ > 0 && columns_ > 0; --lines) {
-      __builtin_prefetch(row_ + at_, 0, 2);
-      at_ += kLineFloats;
-      if (at_ < columns_) continue;
-      at_ = 0;
-      row_ += stride_;
-      --rows_;
-    }
-  }
+// K of one block, whole groups: packed A shall stay well below the third-level cache, and shorter blocks cost barriers.
+std::int64_t depth_block(const ProductKernels& kernels, std::int64_t m) {
+  const std::int64_t chunks = kernels.packing.unit_elements * kRowBlock / std::max<std::int64_t>(m, 1);
+  const std::int64_t group = Sizes(kernels).group_chunks;
+  return kMatmulChunk * group * std::clamp<std::int64_t>(chunks / group, 1, kMaxDepthChunks / group);
+}
 
- private:
-  static constexpr std::int64_t kLineFloats = 16;
-  const float* row_ = nullptr;
-  std::int64_t stride_ = 0, rows_ = 0, columns_ = 0, at_ = 0;
+// Sums that outlive a group of chunks and cannot lie in C.
+bool keeps_sums(const Sizes& sizes, DType result, std::int64_t k) {
+  return result != DType::float32 && k > sizes.group_chunks * kMatmulChunk;
+}
+
+// Where the float32 sums of a block's rows are; no data: in each tile's own memory.
+struct KeptSums {
+  float* data = nullptr;
+  std::int64_t step = 0;
 };
 
 // One block of rows and range of K.
 class Block {
  public:
-  /// `exec`: null on one thread.
-  Block(Executor* exec, const MatmulProblem& problem, const TileKernels& kernels, std::byte* scratch, Range rows,
-        Range depth)
+  /// `exec`: null on one thread. `sums`: of row rows.begin.
+  Block(Executor* exec, const MatmulProblem& problem, const ProductKernels& kernels, float* scratch, KeptSums sums,
+        Range rows, Range depth)
       : exec_(exec),
         p_(problem),
         kernels_(kernels),
+        packing_(kernels.packing),
+        sizes_(kernels),
+        width_(kernels.tiles->panel_columns),
+        element_(kernels.packing.element_bytes),
+        sums_(sums),
         rows_(rows),
         depth_(depth),
-        tiles_(ceil_div(rows.end - rows.begin, kernels.max_rows)),
-        cut_(kernels, problem.n, tiles_, num_threads()) {
-    chunks_ = ceil_div(depth.end - depth.begin, kMatmulChunk);
-    packed_a_ = reinterpret_cast<float*>(scratch);
-    packed_b_ = packed_a_ + tiles_ * chunks_ * tile_floats(kernels);
-  }
+        tiles_(ceil_div(rows.end - rows.begin, kernels.tiles->max_rows)),
+        chunks_(ceil_div(depth.end - depth.begin, kMatmulChunk)),
+        group_chunks_(std::min(sizes_.group_chunks, chunks_)),
+        cut_(*kernels.tiles, problem.n, tiles_, num_threads()),
+        packed_a_(scratch),
+        packed_b_(scratch + tiles_ * chunks_ * sizes_.tile_units) {}
 
   void run() {
     const std::int64_t groups = ceil_div(tiles_, kPackedTiles);
@@ -147,11 +128,18 @@ class Block {
     const std::int64_t begin = depth_.begin + chunk * kMatmulChunk;
     return {begin, std::min(depth_.end, begin + kMatmulChunk)};
   }
+  Range columns_of(Range panels) const { return {panels.begin * width_, std::min(p_.n, panels.end * width_)}; }
+  const std::byte* a_at(std::int64_t row, std::int64_t k) const {
+    return p_.transpose_a ? p_.a + k * p_.a_step + row * element_ : p_.a + row * p_.a_step + k * element_;
+  }
+  const std::byte* b_at(std::int64_t k, std::int64_t column) const {
+    return p_.transpose_b ? p_.b + column * p_.b_step + k * element_ : p_.b + k * p_.b_step + column * element_;
+  }
   float* packed_tile(std::int64_t tile, std::int64_t chunk) const {
-    return packed_a_ + (tile * chunks_ + chunk) * tile_floats(kernels_);
+    return packed_a_ + (tile * chunks_ + chunk) * sizes_.tile_units;
   }
   float* shared_panel(std::int64_t panel, std::int64_t chunk) const {
-    return packed_b_ + (panel * chunks_ + chunk) * kMatmulChunk * kernels_.panel_columns;
+    return packed_b_ + (panel * chunks_ + chunk) * sizes_.panel_units;
   }
 
   // Tiles [tiles.begin, tiles.end) of one chunk.
@@ -160,19 +148,19 @@ class Block {
     if (!p_.transpose_a) {
       for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
         const Range rows = tile_rows(tile);
-        kernels_.copy_rows(p_.a + rows.begin * p_.a_stride + depth.begin, p_.a_stride, rows.end - rows.begin,
-                           depth.end - depth.begin, packed_tile(tile, chunk));
+        packing_.copy_rows(a_at(rows.begin, depth.begin), p_.a_step, rows.end - rows.begin, depth.end - depth.begin,
+                           packed_tile(tile, chunk));
       }
       return;
     }
     // Some rows of the source at a time for all tiles: they are contiguous there, and the rows far apart.
     for (std::int64_t k = depth.begin; k < depth.end; k += kPackedRows) {
       const std::int64_t count = std::min(kPackedRows, depth.end - k);
+      const std::int64_t unit = (k - depth.begin) / packing_.unit_elements;
       for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
         const Range rows = tile_rows(tile);
-        kernels_.pack_columns(p_.a + k * p_.a_stride + rows.begin, p_.a_stride, rows.end - rows.begin, count,
-                              packed_tile(tile, chunk) + (k - depth.begin) * column_step(kernels_),
-                              column_step(kernels_));
+        packing_.pack_columns(a_at(rows.begin, k), p_.a_step, rows.end - rows.begin, count,
+                              packed_tile(tile, chunk) + unit * sizes_.column_step, sizes_.column_step);
       }
     }
   }
@@ -181,180 +169,214 @@ class Block {
     pack_b({panel, panel + 1}, chunk, shared_panel(panel, chunk), 0);
   }
 
-  // Panels [panels.begin, panels.end) of one chunk, panels_step floats apart.
+  // Panels [panels.begin, panels.end) of one chunk, panels_step units apart.
   void pack_b(Range panels, std::int64_t chunk, float* to, std::int64_t panels_step) const {
-    const Range depth = chunk_depth(chunk);
-    const std::int64_t width = kernels_.panel_columns, column = panels.begin * width;
-    const std::int64_t columns = std::min(p_.n, panels.end * width) - column;
+    const Range depth = chunk_depth(chunk), columns = columns_of(panels);
+    const std::int64_t count = depth.end - depth.begin;
     if (!p_.transpose_b) {
-      kernels_.pack_rows(p_.b + depth.begin * p_.b_stride + column, p_.b_stride, columns, depth.end - depth.begin, to,
+      packing_.pack_rows(b_at(depth.begin, columns.begin), p_.b_step, columns.end - columns.begin, count, to,
                          panels_step);
       return;
     }
-    for (std::int64_t j = 0; j < columns; j += width, to += panels_step)
-      kernels_.pack_transposed(p_.b + (column + j) * p_.b_stride + depth.begin, p_.b_stride,
-                               std::min(width, columns - j), depth.end - depth.begin, to);
+    for (std::int64_t j = columns.begin; j < columns.end; j += width_, to += panels_step)
+      packing_.pack_transposed(b_at(depth.begin, j), p_.b_step, std::min(width_, columns.end - j), count, to);
   }
 
   void compute(Range tiles, std::int64_t column_task, int worker) const {
     const Range panels = cut_.columns(column_task);
-    const std::int64_t panel_floats = kMatmulChunk * kernels_.panel_columns;
     const std::int64_t num_tiles = (tiles.end - tiles.begin) * (panels.end - panels.begin);
-    float* own = packed_b_ + worker * kMaxTaskPanels * kMatmulChunk * kMaxPanelColumns;
-    for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
-      if (!cut_.shared) pack_b(panels, chunk, own, panel_floats);
-      LineWalk ahead = next_source(column_task, chunk);
+    const std::int64_t panels_step = (cut_.shared ? chunks_ : group_chunks_) * sizes_.panel_units;
+    float* own = packed_b_ + worker * kMaxTaskPanels * group_chunks_ * sizes_.panel_units;
+    for (std::int64_t chunk = 0; chunk < chunks_; chunk += group_chunks_) {
+      const Range group{chunk, std::min(chunks_, chunk + group_chunks_)};
+      if (!cut_.shared)
+        for (std::int64_t c = group.begin; c < group.end; ++c)
+          pack_b(panels, c, own + (c - group.begin) * sizes_.panel_units, panels_step);
+      const float* b = cut_.shared ? shared_panel(panels.begin, chunk) : own;
+      LineWalk ahead = next_source(column_task, group.end);
       const std::int64_t lines = ceil_div(ahead.count(), num_tiles);
       for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
         for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
           ahead.prefetch(lines);
-          compute_tile(tile, chunk, panel,
-                       cut_.shared ? shared_panel(panel, chunk) : own + (panel - panels.begin) * panel_floats);
+          compute_tile(tile, group, panel, b + (panel - panels.begin) * panels_step);
         }
     }
   }
 
-  // What this thread will probably pack next: the next chunk of the same columns, or those of the task that it gets if
-  // all threads are equally fast.
+  // What this thread will probably pack next: the chunks from `chunk` on of the same columns, or the first of those of
+  // the task that it gets if all threads are equally fast.
   LineWalk next_source(std::int64_t column_task, std::int64_t chunk) const {
     if (cut_.shared) return {};
-    Range depth = chunk_depth(chunk);
-    if (chunk + 1 < chunks_) {
-      depth = chunk_depth(chunk + 1);
-    } else if (column_task += num_threads(); column_task < cut_.column_tasks) {
-      depth = chunk_depth(0);
-    } else {
-      column_task %= cut_.column_tasks;
-      depth = {depth_.end, std::min(p_.k, depth_.end + kMatmulChunk)};
+    std::int64_t begin = depth_.begin + chunk * kMatmulChunk, end = depth_.end;
+    if (chunk >= chunks_) {
+      column_task += num_threads();
+      if (column_task < cut_.column_tasks) {
+        begin = depth_.begin;
+      } else {
+        column_task %= cut_.column_tasks;
+        begin = depth_.end;
+        end = p_.k;
+      }
     }
-    const Range panels = cut_.columns(column_task);
-    const std::int64_t column = panels.begin * kernels_.panel_columns, count = depth.end - depth.begin;
-    const std::int64_t columns = std::min(p_.n, panels.end * kernels_.panel_columns) - column;
-    if (p_.transpose_b) return {p_.b + column * p_.b_stride + depth.begin, p_.b_stride, columns, count};
-    return {p_.b + depth.begin * p_.b_stride + column, p_.b_stride, count, columns};
+    const std::int64_t count = std::min(end, begin + group_chunks_ * kMatmulChunk) - begin;
+    const Range columns = columns_of(cut_.columns(column_task));
+    const std::int64_t width = columns.end - columns.begin;
+    const std::byte* source = b_at(begin, columns.begin);
+    if (p_.transpose_b) return {source, p_.b_step, width, count * element_};
+    return {source, p_.b_step, count, width * element_};
   }
 
-  void compute_tile(std::int64_t tile, std::int64_t chunk, std::int64_t panel, const float* b) const {
-    const Range rows = tile_rows(tile), depth = chunk_depth(chunk);
-    const std::int64_t column = panel * kernels_.panel_columns;
-    run_tile(kernels_, !p_.transpose_a, packed_tile(tile, chunk), column_step(kernels_), b, kernels_.panel_columns,
-             rows.end - rows.begin, std::min(kernels_.panel_columns, p_.n - column), depth.end - depth.begin,
-             p_.c + rows.begin * p_.c_stride + column, p_.c_stride, p_.accumulate || depth.begin > 0);
+  // One tile over a group of chunks; `b`: its panel of the first of them.
+  void compute_tile(std::int64_t tile, Range group, std::int64_t panel, const float* b) const {
+    alignas(64) float own[kMaxTileRows * kMaxPanelColumns];
+    const Range rows = tile_rows(tile), columns = columns_of({panel, panel + 1});
+    const std::int64_t height = rows.end - rows.begin, width = columns.end - columns.begin;
+    std::byte* const c = p_.c + rows.begin * p_.c_step;
+    float* sums = own;
+    std::int64_t step = kMaxPanelColumns;
+    if (p_.result == DType::float32) {
+      sums = reinterpret_cast<float*>(c) + columns.begin;
+      step = p_.c_step / kUnitBytes;
+    } else if (sums_.data != nullptr) {
+      sums = sums_.data + (rows.begin - rows_.begin) * sums_.step + columns.begin;
+      step = sums_.step;
+    }
+    for (std::int64_t chunk = group.begin; chunk < group.end; ++chunk, b += sizes_.panel_units) {
+      const Range depth = chunk_depth(chunk);
+      const std::int64_t units = round_up(depth.end - depth.begin, packing_.padded_to) / packing_.unit_elements;
+      const auto run = kernels_.flushing ? &run_flushing_tile : &run_tile;
+      run(*kernels_.tiles, !p_.transpose_a, packed_tile(tile, chunk), sizes_.column_step, b, width_, height, width,
+          units, sums, step, p_.accumulate || depth.begin > 0);
+    }
+    if (p_.result != DType::float32 && chunk_depth(group.end - 1).end == p_.k)
+      kernels_.store_tile(sums, step, height, width, c + columns.begin * element_, p_.c_step);
   }
 
   Executor* exec_;
   const MatmulProblem& p_;
-  const TileKernels& kernels_;
+  const ProductKernels& kernels_;
+  const Packing& packing_;
+  Sizes sizes_;
+  std::int64_t width_, element_;
+  KeptSums sums_;
   Range rows_, depth_;
-  std::int64_t tiles_, chunks_;
+  std::int64_t tiles_, chunks_, group_chunks_;
   Cut cut_;
   float* packed_a_;
   float* packed_b_;
 };
 
-/// On the threads of `exec` together, or on the calling thread where it is null.
-void compute_blocks(Executor* exec, const MatmulProblem& problem, const TileKernels& kernels, std::byte* scratch) {
-  const std::int64_t row_blocks = ceil_div(problem.m, kRowBlock);
-  const std::int64_t step = depth_block(problem.m);
-  for (std::int64_t block = 0; block < row_blocks; ++block)
-    for (std::int64_t k = 0; k < problem.k; k += step)
-      Block(exec, problem, kernels, scratch, part(problem.m, row_blocks, block), {k, std::min(problem.k, k + step)})
-          .run();
+// Rows [rows) and panels of columns [panels) of a product.
+MatmulProblem part_of(const MatmulProblem& p, const ProductKernels& kernels, Range rows, Range panels) {
+  MatmulProblem q = p;
+  const std::int64_t width = kernels.tiles->panel_columns, element = kernels.packing.element_bytes;
+  const std::int64_t column = panels.begin * width;
+  q.m = rows.end - rows.begin;
+  q.n = std::min(p.n, panels.end * width) - column;
+  q.a += rows.begin * (p.transpose_a ? element : p.a_step);
+  q.b += column * (p.transpose_b ? p.b_step : element);
+  q.c += rows.begin * p.c_step + column * dtype_size(p.result);
+  return q;
 }
 
-std::int64_t block_scratch_floats(const TileKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k,
-                                  std::int64_t num_threads) {
-  const std::int64_t chunks = ceil_div(std::min(k, depth_block(m)), kMatmulChunk);
-  const std::int64_t tiles = ceil_div(std::min(m, kRowBlock), kernels.max_rows);
-  const Cut cut(kernels, n, tiles, num_threads);
-  const std::int64_t shared = chunks * kMatmulChunk * cut.panels * kernels.panel_columns;
-  const std::int64_t own = num_threads * kMaxTaskPanels * kMatmulChunk * kMaxPanelColumns;
-  return tiles * chunks * tile_floats(kernels) + (cut.shared ? shared : own);
+// On how many stripes of columns the blocks of a product go: so many that their kept sums are no large memory.
+std::int64_t num_stripes(const ProductKernels& kernels, DType result, std::int64_t n, std::int64_t k) {
+  if (!keeps_sums(Sizes(kernels), result, k)) return 1;
+  return ceil_div(ceil_div(n, kernels.tiles->panel_columns), kStripePanels);
 }
 
-/// Tasks of rows × columns for which every thread packs for itself.
-struct Grid {
-  std::int64_t rows = 1, columns = 1;
-  bool used = false;  // else all threads work on one block after the other
+// Units of the scratch of a block: packed A and B, not the kept sums.
+std::int64_t block_scratch(const ProductKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k,
+                           std::int64_t num_threads) {
+  const Sizes sizes(kernels);
+  const std::int64_t chunks = ceil_div(std::min(k, depth_block(kernels, m)), kMatmulChunk);
+  const std::int64_t tiles = ceil_div(std::min(m, kRowBlock), kernels.tiles->max_rows);
+  const Cut cut(*kernels.tiles, n, tiles, num_threads);
+  const std::int64_t panels =
+      cut.shared ? chunks * cut.panels : num_threads * kMaxTaskPanels * std::min(chunks, sizes.group_chunks);
+  return tiles * chunks * sizes.tile_units + panels * sizes.panel_units;
+}
 
-  Grid(const TileKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t num_threads) {
-    if (num_threads == 1 || 2 * m * n * k <= kSmallProduct) return;
-    double least = kMostPacking;
-    for (std::int64_t tasks = num_threads; tasks <= 4 * num_threads; tasks *= 2)
-      for (std::int64_t r = 1; r <= tasks; ++r) {
-        const std::int64_t c = tasks / r;
-        if (r * c != tasks || r * kernels.max_rows > m || c * kernels.panel_columns > n) continue;
-        const double cost =
-            packing(m, n, r, c) + kImbalance * static_cast<double>(num_threads) / static_cast<double>(tasks);
-        if (cost >= least) continue;
-        least = cost;
-        rows = r;
-        columns = c;
-        used = true;
-      }
+// Units of the scratch of compute_blocks(): the kept sums behind what the blocks use.
+struct BlocksScratch {
+  std::int64_t blocks, sums;
+  BlocksScratch(const ProductKernels& kernels, DType result, std::int64_t m, std::int64_t n, std::int64_t k,
+                std::int64_t num_threads) {
+    const std::int64_t stripes = num_stripes(kernels, result, n, k), width = kernels.tiles->panel_columns;
+    const std::int64_t panels = ceil_div(n, width), wide = std::min(n, ceil_div(panels, stripes) * width);
+    // Stripes of two widths where they are not equal; the narrow one may be packed by all threads together.
+    const std::int64_t narrow = std::min(n, std::max<std::int64_t>(1, panels / stripes) * width);
+    blocks = round_up(
+        std::max(block_scratch(kernels, m, wide, k, num_threads), block_scratch(kernels, m, narrow, k, num_threads)),
+        16);
+    sums = keeps_sums(Sizes(kernels), result, k) ? std::min(m, kRowBlock) * round_up(wide, 16) : 0;
   }
-
- private:
-  // In a grid of r rows × c columns packing A costs 20·c/n of the product, B 7.5·r/m (measured on one Zen 4 core). The
-  // last: what is lost where threads are not equally fast and have one task each.
-  static constexpr double kPackA = 20.0, kPackB = 7.5, kImbalance = 0.02;
-  static constexpr double kMostPacking = 0.15;  // sum of these above which the threads share what they pack
-
-  static double packing(std::int64_t m, std::int64_t n, std::int64_t r, std::int64_t c) {
-    return kPackA * static_cast<double>(c) / static_cast<double>(n) +
-           kPackB * static_cast<double>(r) / static_cast<double>(m);
-  }
+  std::int64_t total() const { return blocks + sums; }
 };
 
-/// Scratch of one task of the grid.
-std::int64_t task_scratch_floats(const TileKernels& kernels, const Grid& grid, std::int64_t m, std::int64_t n,
-                                 std::int64_t k) {
+/// On the threads of `exec` together, or on the calling thread where it is null.
+void compute_blocks(Executor* exec, const MatmulProblem& problem, const ProductKernels& kernels, float* scratch) {
+  const int threads = exec == nullptr ? 1 : exec->num_threads();
+  const BlocksScratch sizes(kernels, problem.result, problem.m, problem.n, problem.k, threads);
+  const std::int64_t stripes = num_stripes(kernels, problem.result, problem.n, problem.k);
+  const std::int64_t panels = ceil_div(problem.n, kernels.tiles->panel_columns);
+  const std::int64_t row_blocks = ceil_div(problem.m, kRowBlock);
+  const std::int64_t step = depth_block(kernels, problem.m);
+  for (std::int64_t stripe = 0; stripe < stripes; ++stripe) {
+    const MatmulProblem p = part_of(problem, kernels, {0, problem.m}, part(panels, stripes, stripe));
+    const KeptSums sums = sizes.sums == 0 ? KeptSums{} : KeptSums{scratch + sizes.blocks, round_up(p.n, 16)};
+    for (std::int64_t block = 0; block < row_blocks; ++block)
+      for (std::int64_t k = 0; k < p.k; k += step)
+        Block(exec, p, kernels, scratch, sums, part(p.m, row_blocks, block), {k, std::min(p.k, k + step)}).run();
+  }
+}
+
+/// Units of the scratch of one task of the grid.
+std::int64_t task_scratch(const ProductKernels& kernels, const Grid& grid, DType result, std::int64_t m, std::int64_t n,
+                          std::int64_t k) {
   // Smaller parts may have a deeper block: the largest of both is enough.
-  const std::int64_t high = ceil_div(m, grid.rows), width = ceil_div(n, grid.columns) + kernels.panel_columns;
-  return round_up(std::max(block_scratch_floats(kernels, high, width, k, 1),
-                           block_scratch_floats(kernels, m / grid.rows, width, k, 1)),
+  const std::int64_t high = ceil_div(m, grid.rows), width = ceil_div(n, grid.columns) + kernels.tiles->panel_columns;
+  return round_up(std::max(BlocksScratch(kernels, result, high, width, k, 1).total(),
+                           BlocksScratch(kernels, result, m / grid.rows, width, k, 1).total()),
                   16);
 }
 
-/// Rows [rows) and panels of columns [panels) of a product.
-MatmulProblem part_of(const MatmulProblem& p, const TileKernels& kernels, Range rows, Range panels) {
-  MatmulProblem q = p;
-  const std::int64_t column = panels.begin * kernels.panel_columns;
-  q.m = rows.end - rows.begin;
-  q.n = std::min(p.n, panels.end * kernels.panel_columns) - column;
-  q.a += p.transpose_a ? rows.begin : rows.begin * p.a_stride;
-  q.b += p.transpose_b ? column * p.b_stride : column;
-  q.c += rows.begin * p.c_stride + column;
-  return q;
+void clear(const MatmulProblem& p) {
+  for (std::int64_t i = 0; i < p.m; ++i)
+    std::memset(p.c + i * p.c_step, 0, static_cast<std::size_t>(p.n * dtype_size(p.result)));
 }
+
+bool is_small(std::int64_t m, std::int64_t n, std::int64_t k) { return 2 * m * n * k <= kSmallProduct; }
 }  // namespace
 
-std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, int num_threads) {
-  const TileKernels& kernels = tile_kernels();
-  const Grid grid(kernels, m, n, k, num_threads);
-  const std::int64_t floats = grid.used ? num_threads * task_scratch_floats(kernels, grid, m, n, k)
-                                        : block_scratch_floats(kernels, m, n, k, num_threads);
-  return floats * dtype_size(DType::float32);
+std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, DType operands, DType result,
+                                  int num_threads) {
+  const ProductKernels kernels = product_kernels(operands);
+  const Grid grid(*kernels.tiles, m, n, k, num_threads);
+  const std::int64_t units = grid.used
+                                 ? num_threads * task_scratch(kernels, grid, result, m, n, k)
+                                 : BlocksScratch(kernels, result, m, n, k, is_small(m, n, k) ? 1 : num_threads).total();
+  return units * kUnitBytes;
 }
 
 void matmul(Executor& exec, const MatmulProblem& problem, std::byte* scratch) noexcept {
   const std::int64_t m = problem.m, n = problem.n, k = problem.k;
   if (k == 0) {
-    if (!problem.accumulate)
-      for (std::int64_t i = 0; i < m; ++i) std::fill_n(problem.c + i * problem.c_stride, n, 0.0F);
+    if (!problem.accumulate) clear(problem);
     return;
   }
-  const TileKernels& kernels = tile_kernels();
-  const Grid grid(kernels, m, n, k, exec.num_threads());
+  const ProductKernels kernels = product_kernels(problem.operands);
+  float* const units = reinterpret_cast<float*>(scratch);
+  const Grid grid(*kernels.tiles, m, n, k, exec.num_threads());
   if (!grid.used) {
-    const bool alone = exec.num_threads() == 1 || 2 * m * n * k <= kSmallProduct;
-    return compute_blocks(alone ? nullptr : &exec, problem, kernels, scratch);
+    const bool alone = exec.num_threads() == 1 || is_small(m, n, k);
+    return compute_blocks(alone ? nullptr : &exec, problem, kernels, units);
   }
-  const std::int64_t panels = ceil_div(n, kernels.panel_columns);
-  const std::int64_t own = task_scratch_floats(kernels, grid, m, n, k) * dtype_size(DType::float32);
+  const std::int64_t panels = ceil_div(n, kernels.tiles->panel_columns);
+  const std::int64_t own = task_scratch(kernels, grid, problem.result, m, n, k);
   exec.parallel_for(grid.rows * grid.columns, [&](std::int64_t task, int worker) {
     const Range rows = part(m, grid.rows, task % grid.rows), columns = part(panels, grid.columns, task / grid.rows);
-    compute_blocks(nullptr, part_of(problem, kernels, rows, columns), kernels, scratch + worker * own);
+    compute_blocks(nullptr, part_of(problem, kernels, rows, columns), kernels, units + worker * own);
   });
 }
 

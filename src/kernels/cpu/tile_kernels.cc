@@ -1,5 +1,9 @@
 #include "kernels/cpu/tile_kernels.h"
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -30,7 +34,23 @@ constexpr int kRows = 4, kVectors = 4;
 #endif
 constexpr std::int64_t kPanel = kVectors * kLanes;
 
-template <int kHeight, int kWidth, bool kByRow>
+// Where the processor has a mode that flushes sums, tiles rely on it.
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+constexpr bool kFlushesByMode = true;
+#else
+constexpr bool kFlushesByMode = false;
+#endif
+
+// a·b + c as such a mode rounds it: rounded with an unlimited exponent, then zero below 2⁻¹²⁶.
+HWY_INLINE V flushing_fma(V a, V b, V c) {
+  const V sum = fma(a, b, c), size = hn::Abs(sum), least = set(0x1p-126F);
+  // A sum that rounding as a subnormal has brought up to 2⁻¹²⁶ may lie below it.
+  const V scaled = fma(hn::Mul(a, set(0x1p32F)), hn::Mul(b, set(0x1p32F)), hn::Mul(c, set(0x1p64F)));
+  const M rounded_up = hn::And(hn::Eq(size, least), hn::Lt(hn::Abs(scaled), set(0x1p-62F)));
+  return hn::IfThenElse(hn::Or(hn::Lt(size, least), rounded_up), hn::And(sum, set(-0.0F)), sum);
+}
+
+template <int kHeight, int kWidth, bool kByRow, bool kFlushing>
 void tile(const float* HWY_RESTRICT a, std::int64_t a_step, const float* HWY_RESTRICT b, std::int64_t b_step,
           std::int64_t depth, float* HWY_RESTRICT c, std::int64_t c_step, bool add) {
   const D d;
@@ -47,7 +67,8 @@ void tile(const float* HWY_RESTRICT a, std::int64_t a_step, const float* HWY_RES
     for (int i = 0; i < kHeight; ++i) {
       const V factor = hn::Set(d, kByRow ? a[i * kPanelRowStride] : a[i]);
 #pragma GCC unroll 16
-      for (int j = 0; j < kWidth; ++j) sums[i][j] = fma(factor, columns[j], sums[i][j]);
+      for (int j = 0; j < kWidth; ++j)
+        sums[i][j] = kFlushing ? flushing_fma(factor, columns[j], sums[i][j]) : fma(factor, columns[j], sums[i][j]);
     }
     a += kByRow ? 1 : a_step;
     b += b_step;
@@ -161,23 +182,26 @@ void pack_columns(const float* a, std::int64_t a_step, std::int64_t rows, std::i
 #endif
 }
 
-template <bool kByRow, std::size_t... kHeights>
+template <bool kByRow, bool kFlushing, std::size_t... kHeights>
 constexpr std::array<std::array<TileKernel, 2>, kMaxTileRows> table(std::index_sequence<kHeights...>) {
-  return {{{&tile<static_cast<int>(kHeights) + 1, kVectors / 2, kByRow>,
-            &tile<static_cast<int>(kHeights) + 1, kVectors, kByRow>}...}};
+  return {{{&tile<static_cast<int>(kHeights) + 1, kVectors / 2, kByRow, kFlushing>,
+            &tile<static_cast<int>(kHeights) + 1, kVectors, kByRow, kFlushing>}...}};
+}
+
+template <bool kFlushing>
+constexpr Tiles tiles() {
+  return {kRows, kPanel / 2, kPanel, table<true, kFlushing>(std::make_index_sequence<kRows>()),
+          table<false, kFlushing>(std::make_index_sequence<kRows>())};
 }
 
 const TileKernels* kernels_of_target() {
-  static constexpr TileKernels kernels = {kRows,
-                                          kPanel / 2,
-                                          kPanel,
-                                          table<true>(std::make_index_sequence<kRows>()),
-                                          table<false>(std::make_index_sequence<kRows>()),
-                                          &pack_transposed,
-                                          &copy_rows,
-                                          &pack_columns,
-                                          &pack_rows};
+  static constexpr TileKernels kernels = {tiles<false>(), &pack_transposed, &copy_rows, &pack_columns, &pack_rows};
   return &kernels;
+}
+
+const Tiles* flushing_tiles_of_target() {
+  static constexpr Tiles flushing = tiles<!kFlushesByMode>();
+  return &flushing;
 }
 
 }  // namespace megatron::kernels::cpu::HWY_NAMESPACE
@@ -187,28 +211,61 @@ HWY_AFTER_NAMESPACE();
 namespace megatron::kernels::cpu {
 
 HWY_EXPORT(kernels_of_target);
+HWY_EXPORT(flushing_tiles_of_target);
 
 const TileKernels& tile_kernels() { return *HWY_DYNAMIC_DISPATCH(kernels_of_target)(); }
+const Tiles& flushing_tiles() { return *HWY_DYNAMIC_DISPATCH(flushing_tiles_of_target)(); }
 
-void run_tile(const TileKernels& kernels, bool a_by_row, const float* a, std::int64_t a_step, const float* b,
-              std::int64_t b_step, std::int64_t rows, std::int64_t columns, std::int64_t depth, float* c,
-              std::int64_t c_step, bool add) {
-  const bool narrow = columns <= kernels.half_columns;
-  const std::int64_t computed = narrow ? kernels.half_columns : kernels.panel_columns;
-  const auto& table = a_by_row ? kernels.by_row : kernels.by_column;
-  const TileKernel tile = table[static_cast<std::size_t>(rows - 1)][narrow ? 0 : 1];
-  if (computed == columns) {
-    tile(a, a_step, b, b_step, depth, c, c_step, add);
-    return;
-  }
-  // The right edge of C: through a tile of our own, since a full vector would touch what lies beyond.
-  alignas(64) float edge[kMaxTileRows * kMaxPanelColumns];
-  tile(a, a_step, b, b_step, depth, edge, kMaxPanelColumns, false);
+namespace {
+struct Shaped {
+  TileKernel tile;
+  std::int64_t columns;  // that it computes
+};
+Shaped shaped_tile(const Tiles& tiles, bool a_by_row, std::int64_t rows, std::int64_t columns) {
+  const bool narrow = columns <= tiles.half_columns;
+  const auto& table = a_by_row ? tiles.by_row : tiles.by_column;
+  return {table[static_cast<std::size_t>(rows - 1)][narrow ? 0 : 1], narrow ? tiles.half_columns : tiles.panel_columns};
+}
+
+void put_edge(const float* edge, std::int64_t rows, std::int64_t columns, float* c, std::int64_t c_step, bool add) {
   for (std::int64_t i = 0; i < rows; ++i)
     for (std::int64_t j = 0; j < columns; ++j) {
       const float sum = edge[i * kMaxPanelColumns + j];
       c[i * c_step + j] = add ? c[i * c_step + j] + sum : sum;
     }
+}
+}  // namespace
+
+void run_tile(const Tiles& tiles, bool a_by_row, const float* a, std::int64_t a_step, const float* b,
+              std::int64_t b_step, std::int64_t rows, std::int64_t columns, std::int64_t depth, float* c,
+              std::int64_t c_step, bool add) {
+  const Shaped shaped = shaped_tile(tiles, a_by_row, rows, columns);
+  if (shaped.columns == columns) {
+    shaped.tile(a, a_step, b, b_step, depth, c, c_step, add);
+    return;
+  }
+  // The right edge of C: through a tile of our own, since a full vector would touch what lies beyond.
+  alignas(64) float edge[kMaxTileRows * kMaxPanelColumns];
+  shaped.tile(a, a_step, b, b_step, depth, edge, kMaxPanelColumns, false);
+  put_edge(edge, rows, columns, c, c_step, add);
+}
+
+void run_flushing_tile(const Tiles& tiles, bool a_by_row, const float* a, std::int64_t a_step, const float* b,
+                       std::int64_t b_step, std::int64_t rows, std::int64_t columns, std::int64_t depth, float* c,
+                       std::int64_t c_step, bool add) {
+  alignas(64) float edge[kMaxTileRows * kMaxPanelColumns];
+  const TileKernel tile = shaped_tile(tiles, a_by_row, rows, columns).tile;
+  // The call through a pointer keeps all arithmetic of the tile between the two changes of the mode.
+#if defined(__x86_64__)
+  constexpr unsigned kFlushToZero = 0x8000;
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode | kFlushToZero);
+#endif
+  tile(a, a_step, b, b_step, depth, edge, kMaxPanelColumns, false);
+#if defined(__x86_64__)
+  _mm_setcsr(mode);
+#endif
+  put_edge(edge, rows, columns, c, c_step, add);
 }
 
 }  // namespace megatron::kernels::cpu

@@ -22,13 +22,16 @@ struct Range {
 using TileKernel = void (*)(const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
                             std::int64_t depth, float* c, std::int64_t c_step, bool add);
 
-struct TileKernels {
+struct Tiles {
   std::int64_t max_rows;       // rows of the largest tile
   std::int64_t half_columns;   // columns of a narrow tile
   std::int64_t panel_columns;  // columns of a wide tile, and of a packed panel of B
   /// [rows − 1][0: half_columns, 1: panel_columns]
   std::array<std::array<TileKernel, 2>, kMaxTileRows> by_row;
   std::array<std::array<TileKernel, 2>, kMaxTileRows> by_column;
+};
+
+struct TileKernels : Tiles {
   /// panel[k·panel_columns + j] = b[j·b_step + k] for j < columns, zero for the other columns.
   void (*pack_transposed)(const float* b, std::int64_t b_step, std::int64_t columns, std::int64_t depth, float* panel);
   /// tile[i·kPanelRowStride + k] = a[i·a_step + k] for i < rows and k < depth.
@@ -45,10 +48,19 @@ struct TileKernels {
 /// The kernels of the instruction set in use.
 const TileKernels& tile_kernels();
 
+/// Tiles of the same sizes in which every sum below 2⁻¹²⁶ counts as zero (with its sign; rounded to 24 bits before it
+/// is compared). Operands are no subnormals. On x86 they must be run with run_flushing_tile().
+const Tiles& flushing_tiles();
+
 /// A tile with any number of columns up to panel_columns, and any rows up to max_rows; what lies right of the tile in C
 /// is not touched. b must be readable up to the next full vector of columns.
-void run_tile(const TileKernels& kernels, bool a_by_row, const float* a, std::int64_t a_step, const float* b,
+void run_tile(const Tiles& tiles, bool a_by_row, const float* a, std::int64_t a_step, const float* b,
               std::int64_t b_step, std::int64_t rows, std::int64_t columns, std::int64_t depth, float* c,
               std::int64_t c_step, bool add);
+
+/// The same for flushing_tiles(). What is added to c is not flushed, nor is the result.
+void run_flushing_tile(const Tiles& tiles, bool a_by_row, const float* a, std::int64_t a_step, const float* b,
+                       std::int64_t b_step, std::int64_t rows, std::int64_t columns, std::int64_t depth, float* c,
+                       std::int64_t c_step, bool add);
 
 }  // namespace megatron::kernels::cpu

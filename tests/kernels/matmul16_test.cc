@@ -321,6 +321,40 @@ TEST(MatmulBFloat16, TreatsSubnormalsAndInfinitiesAlikeEverywhere) {
   EXPECT_GT(compared, 100'000);
 }
 
+// The smallest normal sum less a little: what rounds up to it again with 24 bits stays, what needs a subnormal's
+// coarser rounding for that becomes zero.
+TEST(MatmulBFloat16, ComparesWithTheSmallestNormalAfterRounding) {
+  constexpr std::int64_t kSize = 32, kDepth = 4;
+  const auto a = [](std::int64_t i, std::int64_t k) {
+    return k == 0   ? 0x1p-63F
+           : k == 2 ? -std::ldexp(1.0F + static_cast<float>(i % 8) / 8, static_cast<int>(-78 + i / 8))
+                    : 0;
+  };
+  const auto b = [](std::int64_t k, std::int64_t j) {
+    return k == 0 ? 0x1p-63F : k == 2 ? std::ldexp(1.0F, static_cast<int>(-76 + j % 6)) : 0;
+  };
+  const std::vector<float> got = same_with_and_without_pairs([&](Executor& exec) {
+    const Tensor left =
+        make_tensor<BFloat16>(exec, {kSize, kDepth}, [&](auto at) { return a(at / kDepth, at % kDepth); });
+    const Tensor right =
+        make_tensor<BFloat16>(exec, {kDepth, kSize}, [&](auto at) { return b(at / kSize, at % kSize); });
+    Tensor c = exec.empty({kSize, kSize}, DType::float32);
+    matmul(exec, left, Transpose::no, right, Transpose::no, c);
+    return values<float>(c);
+  });
+  std::int64_t zeros = 0, kept = 0;
+  for (std::int64_t i = 0; i < kSize; ++i)
+    for (std::int64_t j = 0; j < kSize; ++j) {
+      const float actual = got[static_cast<std::size_t>(i * kSize + j)];
+      // Exact in double. A sum below 2⁻¹²⁶ by at most half of 2⁻¹⁵⁰ is rounded up to it.
+      const double less = -static_cast<double>(a(i, 2)) * static_cast<double>(b(2, j));
+      EXPECT_EQ(actual, less <= 0x1p-151 ? 0x1p-126F : 0.0F) << less;
+      (actual == 0 ? zeros : kept) += 1;
+    }
+  EXPECT_GT(zeros, 100);
+  EXPECT_GT(kept, 100);
+}
+
 // Every pattern times one, as float and rounded back.
 template <typename T>
 void passes_every_pattern(const std::function<float(float)>& expected) {

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "cli/inspect.h"
+#include "schedule/chart.h"
 #include "schedule/generators.h"
 #include "schedule/passes.h"
 #include "schedule/simulate.h"
@@ -44,11 +45,11 @@ PipelineView make_view(const spec::RunSpec& run) {
   view.timeline = schedule::simulate(view.program, durations);
   view.ideal_bubble = schedule::ideal_bubble(run.parallel.pipeline_parallel, view.num_micro_batches);
   std::int64_t first_layer = 0;
-  for (std::size_t stage = 0; stage < view.program.size(); ++stage) {
+  for (std::size_t stage = 0; stage < view.program.lists.size(); ++stage) {
     StageView s;
     s.first_layer = first_layer;
     s.num_layers = run.parallel.layers_per_stage.empty() ? 0 : run.parallel.layers_per_stage[stage];
-    s.live_stashes = schedule::max_live_stashes(view.program[stage]);
+    s.live_stashes = schedule::max_live_stashes(view.program.lists[stage]);
     s.idle = 1.0 - view.timeline.busy[stage] / view.timeline.total;
     first_layer += s.num_layers;
     view.stages.push_back(s);
@@ -70,7 +71,7 @@ void print_json(const spec::RunSpec& run, const PipelineView& view) {
   for (std::size_t stage = 0; stage < view.stages.size(); ++stage) {
     const StageView& s = view.stages[stage];
     nlohmann::ordered_json instructions = nlohmann::ordered_json::array();
-    for (const schedule::Instruction& instruction : view.program[stage])
+    for (const schedule::Instruction& instruction : view.program.lists[stage])
       instructions.push_back(schedule::to_text(instruction));
     json["stages"].push_back({{"stage", stage},
                               {"first_layer", s.first_layer},
@@ -86,10 +87,11 @@ void print_text(const spec::RunSpec& run, const PipelineView& view) {
   std::printf("schedule %s, %zu stages, %lld micro-batches of %lld samples per step and data-parallel rank\n\n",
               schedule_name(run), view.stages.size(), static_cast<long long>(view.num_micro_batches),
               static_cast<long long>(run.batch.micro_batch_size));
-  std::puts("micro-batch number, F forward, B backward, r/s receive/send (f activation, b gradient), chunk number\n");
+  std::puts("stage, F forward, B backward, r/s receive/send (f activation, b gradient), micro-batch number\n");
   for (std::size_t stage = 0; stage < view.stages.size(); ++stage) {
     std::string line = str_cat("stage ", stage, ":");
-    for (const schedule::Instruction& instruction : view.program[stage]) line += " " + schedule::to_text(instruction);
+    for (const schedule::Instruction& instruction : view.program.lists[stage])
+      line += " " + schedule::to_text(instruction);
     std::puts(line.c_str());
   }
   std::puts("\n  stage  layers  first layer  live stashes   idle");

@@ -143,7 +143,8 @@ StepOutput Engine::Step::run(std::int64_t iteration) {
   post_next(backward_inbox_);
   for (const Instruction& instruction : instructions_) {
     if (iteration >= 0) engine_.rank_.context.note_progress(to_text(instruction), iteration);
-    MEGATRON_CHECK_EQ(instruction.chunk, 0, to_text(instruction), ": a stage has one chunk");
+    MEGATRON_CHECK_EQ(instruction.stage, engine_.rank_.mesh.pp.rank(), to_text(instruction),
+                      ": the stage of this rank");
     const double begin = seconds_since(start);
     Trace* const trace = engine_.rank_.exec.trace();
     const TraceSpan span(trace, SpanKind::phase, op_name(instruction.op), {},

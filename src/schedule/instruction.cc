@@ -30,17 +30,40 @@ bool take_number(std::string_view& text, Int& value) {
 
 }  // namespace
 
+bool is_compute(Op op) {
+  return op == Op::forward || op == Op::backward || op == Op::backward_input || op == Op::backward_weight;
+}
+bool is_send(Op op) { return op == Op::send_forward || op == Op::send_backward; }
+bool is_receive(Op op) { return op == Op::receive_forward || op == Op::receive_backward; }
+bool is_input_backward(Op op) { return op == Op::backward || op == Op::backward_input; }
+
+Instruction counterpart(const Instruction& message) {
+  const std::int64_t i = message.micro_batch;
+  switch (message.op) {
+    case Op::send_forward:
+      return {Op::receive_forward, i, message.stage + 1};
+    case Op::receive_forward:
+      return {Op::send_forward, i, message.stage - 1};
+    case Op::send_backward:
+      return {Op::receive_backward, i, message.stage - 1};
+    case Op::receive_backward:
+      return {Op::send_backward, i, message.stage + 1};
+    default:
+      throw Error(str_cat(to_text(message), " is no message"));
+  }
+}
+
 std::string to_text(const Instruction& instruction) {
   std::string_view name = "?";
   for (const auto& [op, text] : kNames)
     if (op == instruction.op) name = text;
-  return str_cat(instruction.micro_batch, name, instruction.chunk);
+  return str_cat(instruction.stage, name, instruction.micro_batch);
 }
 
 Instruction parse_instruction(const std::string& text) {
-  Instruction result;
+  Instruction result{Op::forward};
   std::string_view rest = text;
-  bool good = take_number(rest, result.micro_batch);
+  bool good = take_number(rest, result.stage);
   const std::size_t letters = rest.find_first_of("0123456789");
   const std::string_view name = rest.substr(0, letters);
   bool known = false;
@@ -50,10 +73,10 @@ Instruction parse_instruction(const std::string& text) {
     known = true;
   }
   if (letters != std::string_view::npos) rest.remove_prefix(letters);
-  good = good && known && letters != std::string_view::npos && take_number(rest, result.chunk) && rest.empty();
+  good = good && known && letters != std::string_view::npos && take_number(rest, result.micro_batch) && rest.empty();
   if (!good)
-    throw Error(
-        str_cat("'", text, "' is not an instruction: micro-batch, one of F B I W sf rf sb rb, chunk, as in 2F0"));
+    throw Error(str_cat("'", text, "' is not an instruction: virtual stage, one of F B I W sf rf sb rb, micro-batch, ",
+                        "as in 2F0"));
   return result;
 }
 

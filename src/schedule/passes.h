@@ -8,26 +8,34 @@
 
 namespace megatron::schedule {
 
-bool is_compute(Op op);
-bool is_send(Op op);
-bool is_receive(Op op);
+/// Different micro-batches that some stage runs forward: that of the stage with most.
+std::int64_t num_micro_batches(const Program& program);
 
-/// Puts a receive before each pass that needs a neighbour's tensor and a send after each that makes one:
-/// rf F sf, rb B sb (rb I sb). The first stage has no rf and sb, the last no sf and rb. `compute` has no communication
-/// and one chunk per stage.
+/// Throws Error with one line (rank, instruction, rule) unless the passes of `program` are complete and in order;
+/// messages are not looked at:
+///  - each pass stands on the rank of its stage;
+///  - every stage does each micro-batch 0 … m − 1 exactly once: one F, and in training one B (or one I, then one W)
+///    after it, and on one rank after the passes it takes its tensor from;
+///  - a stage runs B and I, and B and W, in ascending order of micro-batches: gradients are added in one order.
+void validate_passes(const Program& program);
+
+/// Adds a send after each pass whose tensor a stage on another rank needs (F sf, B sb, I sb), and receives before the
+/// passes that need them. Between two ranks, messages are received in the order in which they are sent, over both
+/// kinds and all stages; a receive therefore stands before the first pass that needs it or a later message of the same
+/// sender, perhaps some passes before its own. A runner that executes its list in order with sends that never wait
+/// neither mixes up messages nor deadlocks where the passes alone do not; receives may be posted ahead in list order
+/// per sender. Stages on one rank exchange no message. `compute` has passes alone, as validate_passes wants them.
 Program insert_communication(const Program& compute);
 
-/// Throws Error with one line (stage, instruction, rule) unless `program` can run to its end and is complete:
-///  - every stage does each micro-batch 0 … m − 1 exactly once: one F, and in training one B (or one I, then one W)
-///  after it;
-///  - each pass has exactly the receives and sends it needs, in the order of insert_communication;
-///  - sends and receives pair up first in, first out in each direction;
-///  - nothing deadlocks, even if each send waits for its receive. Communication between two passes counts as posted
-///    together, as a fused send-and-receive call would.
+/// Throws Error with one line (rank, instruction, rule) unless `program`, communication included, can run to its end:
+/// validate_passes; each pass has exactly the receives and sends it needs, receives before it and sends after it; the
+/// messages from one rank to another pair up first in, first out; and nothing deadlocks if sends never wait.
 void validate(const Program& program);
 
-/// The largest number of micro-batches whose stash is alive at one time on a stage with this list: from F to B (or W).
-/// 0 for a list without backward.
+/// The largest number of stashes alive at one time on a rank with this list: from F to the end of B or W, each stage
+/// and micro-batch one. 0 for a list without backward.
 std::int64_t max_live_stashes(std::span<const Instruction> instructions);
+/// The largest number of I whose W is still to come.
+std::int64_t max_pending_weight_passes(std::span<const Instruction> instructions);
 
 }  // namespace megatron::schedule

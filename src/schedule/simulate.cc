@@ -1,18 +1,123 @@
 #include "schedule/simulate.h"
 
 #include <algorithm>
-#include <cmath>
-#include <deque>
 
 #include "base/check.h"
+#include "schedule/pass_table.h"
 #include "schedule/passes.h"
 
 namespace megatron::schedule {
 namespace {
 
-double duration_of(Op op, std::size_t stage, const Durations& durations) {
-  const double scale = durations.scale.empty() ? 1.0 : durations.scale[stage];
-  switch (op) {
+constexpr double kNotDone = -1.0;
+
+class Simulation {
+ public:
+  Simulation(const Program& program, const Durations& durations, std::int64_t m)
+      : program_(program),
+        durations_(durations),
+        forward_ends_(program.placement, m, kNotDone),
+        backward_ends_(program.placement, m, kNotDone),
+        at_(program.lists.size(), 0),
+        now_(program.lists.size(), 0.0) {
+    timeline_.busy.assign(program.lists.size(), 0.0);
+    for (const std::vector<Instruction>& list : program.lists) timeline_.intervals.emplace_back(list.size());
+  }
+
+  Timeline run() {
+    for (std::size_t rank = program_.lists.size(); rank-- > 0;) runnable_.push_back(rank);
+    while (!runnable_.empty()) {
+      const std::size_t rank = runnable_.back();
+      runnable_.pop_back();
+      advance(rank);
+    }
+    for (std::size_t rank = 0; rank < program_.lists.size(); ++rank)
+      if (at_[rank] < program_.lists[rank].size())
+        throw Error(str_cat("pipeline schedule, rank ", rank, ": ", to_text(program_.lists[rank][at_[rank]]),
+                            " waits for ever"));
+    summarize();
+    return std::move(timeline_);
+  }
+
+ private:
+  /// Runs a rank until it waits for a tensor that does not exist yet.
+  void advance(std::size_t rank) {
+    const std::vector<Instruction>& list = program_.lists[rank];
+    double& now = now_[rank];
+    for (; at_[rank] < list.size(); ++at_[rank]) {
+      const Instruction& instruction = list[at_[rank]];
+      const double ready = ready_at(instruction);
+      if (ready == kNotDone) return;
+      const double duration = duration_of(instruction, durations_);
+      Interval& interval = timeline_.intervals[rank][at_[rank]];
+      interval.begin = is_compute(instruction.op) ? std::max(now, ready) : now;
+      interval.end = std::max(now, ready) + duration;
+      now = interval.end;
+      timeline_.busy[rank] += duration;
+      if (is_compute(instruction.op)) finish(instruction, rank, now);
+    }
+  }
+
+  /// When the tensor is there that an instruction waits for.
+  double ready_at(const Instruction& instruction) {
+    if (instruction.op == Op::backward_weight || is_send(instruction.op)) return 0.0;
+    const bool forward = instruction.op == Op::forward || instruction.op == Op::receive_forward;
+    const int source = forward ? instruction.stage - 1 : instruction.stage + 1;
+    const spec::StagePlacement& placement = program_.placement;
+    if (source < 0 || source >= placement.num_stages()) return 0.0;
+    const double end = (forward ? forward_ends_ : backward_ends_).at(source, instruction.micro_batch);
+    if (end == kNotDone || placement.rank_of(source) == placement.rank_of(instruction.stage)) return end;
+    return end + durations_.message;
+  }
+
+  void finish(const Instruction& pass, std::size_t rank, double now) {
+    if (pass.op == Op::backward_weight) return;
+    const bool forward = pass.op == Op::forward;
+    (forward ? forward_ends_ : backward_ends_).at(pass) = now;
+    const int target = forward ? pass.stage + 1 : pass.stage - 1;
+    if (target < 0 || target >= program_.placement.num_stages()) return;
+    const auto other = static_cast<std::size_t>(program_.placement.rank_of(target));
+    if (other != rank && waits_for(other, target, pass.micro_batch, forward)) runnable_.push_back(other);
+  }
+
+  bool waits_for(std::size_t rank, int stage, std::int64_t micro_batch, bool forward) const {
+    if (at_[rank] >= program_.lists[rank].size()) return false;
+    const Instruction& next = program_.lists[rank][at_[rank]];
+    const bool takes_forward = next.op == Op::forward || next.op == Op::receive_forward;
+    return next.stage == stage && next.micro_batch == micro_batch && takes_forward == forward;
+  }
+
+  void summarize() {
+    double busy = 0.0;
+    for (std::size_t rank = 0; rank < program_.lists.size(); ++rank) {
+      double begin = now_[rank];
+      for (std::size_t i = program_.lists[rank].size(); i-- > 0;)
+        if (is_compute(program_.lists[rank][i].op)) begin = timeline_.intervals[rank][i].begin;
+      timeline_.span.push_back(now_[rank] - begin);
+      timeline_.total = std::max(timeline_.total, now_[rank]);
+      busy += timeline_.busy[rank];
+    }
+    const double available = timeline_.total * static_cast<double>(program_.lists.size());
+    timeline_.bubble = available > 0.0 ? 1.0 - busy / available : 0.0;
+  }
+
+  const Program& program_;
+  const Durations& durations_;
+  PassTable<double> forward_ends_, backward_ends_;
+  std::vector<std::size_t> at_, runnable_;
+  std::vector<double> now_;
+  Timeline timeline_;
+};
+
+double largest(const std::vector<double>& values) {
+  return values.empty() ? 0.0 : *std::max_element(values.begin(), values.end());
+}
+
+}  // namespace
+
+double duration_of(const Instruction& instruction, const Durations& durations) {
+  const double scale = durations.scale.empty() ? 1.0 : durations.scale[static_cast<std::size_t>(instruction.stage)];
+  switch (instruction.op) {
     case Op::forward:
       return durations.forward * scale;
     case Op::backward:
@@ -26,111 +131,30 @@ double duration_of(Op op, std::size_t stage, const Durations& durations) {
   }
 }
 
-/// Arrival times of messages that are under way, first in, first out.
-struct Inbox {
-  std::deque<double> forward, backward;
-};
-
-/// Runs `list` from `at` until it waits for a message that nobody has sent yet; true if it moved.
-bool run_stage(const Program& program, std::size_t stage, const Durations& durations, std::vector<Inbox>& inboxes,
-               std::size_t& at, double& now, Timeline& timeline) {
-  const std::vector<Instruction>& list = program[stage];
-  bool moved = false;
-  for (; at < list.size(); ++at, moved = true) {
-    const Op op = list[at].op;
-    Interval& interval = timeline.intervals[stage][at];
-    interval.begin = now;
-    if (is_receive(op)) {
-      std::deque<double>& box = op == Op::receive_forward ? inboxes[stage].forward : inboxes[stage].backward;
-      if (box.empty()) return moved;
-      now = std::max(now, box.front());
-      box.pop_front();
-    } else if (op == Op::send_forward) {
-      inboxes[stage + 1].forward.push_back(now + durations.message);
-    } else if (op == Op::send_backward) {
-      inboxes[stage - 1].backward.push_back(now + durations.message);
-    } else {
-      const double duration = duration_of(op, stage, durations);
-      now += duration;
-      timeline.busy[stage] += duration;
-    }
-    interval.end = now;
-  }
-  return moved;
+double Timeline::busiest() const { return largest(busy); }
+double Timeline::longest_span() const { return largest(span); }
+double Timeline::bubble_rate() const {
+  const double longest = longest_span();
+  return longest > 0.0 ? 1.0 - busiest() / longest : 0.0;
 }
-
-/// Columns of the chart per unit of time: wide enough for the longest text in the shortest pass.
-double columns_per_time(const Program& program, const Timeline& timeline) {
-  double result = 0.0;
-  for (std::size_t stage = 0; stage < program.size(); ++stage)
-    for (std::size_t i = 0; i < program[stage].size(); ++i) {
-      if (!is_compute(program[stage][i].op)) continue;
-      const Interval& interval = timeline.intervals[stage][i];
-      const double width = static_cast<double>(std::to_string(program[stage][i].micro_batch).size() + 2);
-      if (interval.end > interval.begin) result = std::max(result, width / (interval.end - interval.begin));
-    }
-  return result;
-}
-
-char letter_of(Op op) {
-  return op == Op::forward ? 'F' : op == Op::backward ? 'B' : op == Op::backward_input ? 'I' : 'W';
-}
-
-}  // namespace
+double Timeline::makespan_bubble_rate() const { return total > 0.0 ? 1.0 - busiest() / total : 0.0; }
 
 Timeline simulate(const Program& program, const Durations& durations) {
-  MEGATRON_CHECK(durations.scale.empty() || durations.scale.size() == program.size(), "scales of the stages");
-  Timeline timeline;
-  timeline.busy.assign(program.size(), 0.0);
-  for (const std::vector<Instruction>& list : program) timeline.intervals.emplace_back(list.size());
-  std::vector<Inbox> inboxes(program.size());
-  std::vector<std::size_t> at(program.size(), 0);
-  std::vector<double> now(program.size(), 0.0);
-  bool moved = true;
-  while (moved) {
-    moved = false;
-    for (std::size_t stage = 0; stage < program.size(); ++stage)
-      moved = run_stage(program, stage, durations, inboxes, at[stage], now[stage], timeline) || moved;
-  }
-  double busy = 0.0;
-  for (std::size_t stage = 0; stage < program.size(); ++stage) {
-    if (at[stage] < program[stage].size())
-      throw Error(
-          str_cat("pipeline schedule, stage ", stage, ": ", to_text(program[stage][at[stage]]), " waits for ever"));
-    timeline.total = std::max(timeline.total, now[stage]);
-    busy += timeline.busy[stage];
-  }
-  const double available = timeline.total * static_cast<double>(program.size());
-  timeline.bubble = available > 0.0 ? 1.0 - busy / available : 0.0;
-  return timeline;
+  MEGATRON_CHECK(durations.scale.empty() || std::ssize(durations.scale) == program.placement.num_stages(),
+                 "scales of the stages");
+  std::int64_t most = 0;
+  for (const std::vector<Instruction>& list : program.lists)
+    for (const Instruction& instruction : list) {
+      MEGATRON_CHECK(
+          instruction.stage >= 0 && instruction.stage < program.placement.num_stages() && instruction.micro_batch >= 0,
+          to_text(instruction), " is outside the pipeline");
+      most = std::max(most, instruction.micro_batch);
+    }
+  return Simulation(program, durations, most + 1).run();
 }
 
 double ideal_bubble(int num_stages, std::int64_t num_micro_batches) {
   return static_cast<double>(num_stages - 1) / static_cast<double>(num_micro_batches + num_stages - 1);
-}
-
-std::string draw_chart(const Program& program, const Timeline& timeline, int max_columns) {
-  const double scale = columns_per_time(program, timeline);
-  const auto column = [&](double time) { return static_cast<std::size_t>(std::llround(time * scale)); };
-  const std::size_t label_width = std::to_string(program.size() - 1).size();
-  const std::size_t width = std::min(column(timeline.total), static_cast<std::size_t>(max_columns));
-  std::string chart;
-  for (std::size_t stage = 0; stage < program.size(); ++stage) {
-    std::string line(column(timeline.total), '.');
-    for (std::size_t i = 0; i < program[stage].size(); ++i) {
-      const Instruction& instruction = program[stage][i];
-      if (!is_compute(instruction.op)) continue;
-      const std::size_t begin = column(timeline.intervals[stage][i].begin);
-      const std::size_t end = column(timeline.intervals[stage][i].end);
-      std::string text = str_cat(letter_of(instruction.op), instruction.micro_batch);
-      text.resize(end - begin, ' ');
-      line.replace(begin, end - begin, text);
-    }
-    const std::string number = std::to_string(stage);
-    chart += str_cat("stage ", std::string(label_width - number.size(), ' '), number, " |", line.substr(0, width),
-                     width < line.size() ? "…" : "|", "\n");
-  }
-  return chart;
 }
 
 }  // namespace megatron::schedule

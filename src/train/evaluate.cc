@@ -39,7 +39,7 @@ EvaluationResult evaluate(RankParts& parts, const data::Dataset& dataset, const 
   const WrappedOrder order(dataset.size());
   const auto program =
       schedule::evaluation_program(run.parallel, plan.global_batch / (plan.micro_batch_size * mesh.dp.size()));
-  const auto& instructions = program[static_cast<std::size_t>(mesh.pp.rank())];
+  const auto& instructions = program.lists[static_cast<std::size_t>(mesh.pp.rank())];
   const std::int64_t end = plan.first_sample + plan.num_samples;
 
   EvaluationResult result;

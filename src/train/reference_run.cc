@@ -165,7 +165,7 @@ ReferenceRun::StepResult ReferenceRun::forward_backward(const ReferenceBatch& ba
   const auto program = schedule::training_program(run_.parallel, std::ssize(batches));
   parts_.grad_buffer().start_step(std::ssize(batches));
   const pipeline::StepOutput output =
-      engine.run_step(program[static_cast<std::size_t>(parts_.mesh().pp.rank())], batches, &parts_.grad_buffer());
+      engine.run_step(program.lists[static_cast<std::size_t>(parts_.mesh().pp.rank())], batches, &parts_.grad_buffer());
   parts_.grad_buffer().finish_step();
   engine.set_hidden_observer(nullptr);
   engine.set_loss_observer(nullptr);

@@ -130,7 +130,7 @@ void Trainer::set_up() {
     order_ = data::make_order(run_.data, *process_.data.train, run_.batch.micro_batch_size, parts_.mesh().dp.size(),
                               position_.consumed_samples);
   }
-  program_ = schedule::training_program(run_.parallel, run_.batch.num_micro_batches)[stage_index()];
+  program_ = schedule::training_program(run_.parallel, run_.batch.num_micro_batches).lists[stage_index()];
 }
 
 void Trainer::train() {

@@ -24,8 +24,8 @@ TEST(InspectPipeline, ListsAndChart) {
   const std::string run = std::string("pipeline --pipeline-model-parallel-size 2 --world-size 2") + kModel;
   const Result text = inspect(run);
   ASSERT_EQ(text.status, 0) << text.output;
-  EXPECT_NE(text.output.find("stage 1: 0rf0 0F0 0B0 0sb0 1rf0 1F0 1B0 1sb0 2rf0"), std::string::npos) << text.output;
-  EXPECT_NE(text.output.find("stage 0 |F0 F1 ......B0    F2 B1    F3 B2    ...B3    |"), std::string::npos)
+  EXPECT_NE(text.output.find("stage 1: 1rf0 1F0 1B0 1sb0 1rf1 1F1 1B1 1sb1 1rf2"), std::string::npos) << text.output;
+  EXPECT_NE(text.output.find("rank 0 |F0 F1 ......B0    F2 B1    F3 B2    ...B3    |"), std::string::npos)
       << text.output;
   const Result machine = inspect(run + "--json");
   ASSERT_EQ(machine.status, 0) << machine.output;

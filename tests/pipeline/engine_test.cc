@@ -50,11 +50,11 @@ ToyResult run_toy(const schedule::Program& program, std::int64_t m, std::uint64_
   const auto batches = toy_batches(m);
   const spec::RunSpec run = toy_run();
   run_mesh(
-      make_parallel(1, static_cast<int>(program.size())),
+      make_parallel(1, static_cast<int>(program.lists.size())),
       [&](mesh::Rank& rank) {
         ToyStage stage(rank, kLayers);
         Engine engine(rank, stage, run, {});
-        const auto& list = program[static_cast<std::size_t>(rank.mesh.pp.rank())];
+        const auto& list = program.lists[static_cast<std::size_t>(rank.mesh.pp.rank())];
         StepOutput output = engine.run_step(list, batches, nullptr);
         EXPECT_EQ(stage.num_stashes(), 0);
         EXPECT_EQ(stage.most_stashes, schedule::max_live_stashes(list));
@@ -102,7 +102,7 @@ TEST(Engine, EveryPipelineGivesTheBitsOfOneStage) {
     for (const auto& [name, values] : oracle.gradients)
       EXPECT_LT(testing::relative_max_error(one.gradients.at(name), values), 1e-5) << name;
     for (int stages = 1; stages <= 5; ++stages)
-      for (const auto& compute : {schedule::one_f_one_b(stages, m), schedule::gpipe(stages, m)}) {
+      for (const auto& compute : {schedule::one_f_one_b(stages, m), schedule::gpipe({stages}, m)}) {
         SCOPED_TRACE(str_cat(stages, " stages, ", m, " micro-batches"));
         const ToyResult many = run_toy(schedule::insert_communication(compute), m, /*perturb_seed=*/3);
         EXPECT_EQ(many.gradients, one.gradients);
@@ -117,12 +117,13 @@ TEST(Engine, EveryPipelineGivesTheBitsOfOneStage) {
 TEST(Engine, EvaluationKeepsNothing) {
   const auto batches = toy_batches(3);
   const spec::RunSpec run = toy_run();
-  const double expected = run_toy(schedule::insert_communication(schedule::gpipe(1, 3)), 3).last.loss_sum.value();
+  const double expected = run_toy(schedule::insert_communication(schedule::gpipe({1}, 3)), 3).last.loss_sum.value();
   run_mesh(make_parallel(1, 3), [&](mesh::Rank& rank) {
     ToyStage stage(rank, kLayers);
     Engine engine(rank, stage, run, {});
-    const auto program = schedule::insert_communication(schedule::forward_only(3, 3));
-    const StepOutput output = engine.run_step(program[static_cast<std::size_t>(rank.mesh.pp.rank())], batches, nullptr);
+    const auto program = schedule::insert_communication(schedule::forward_only({3}, 3));
+    const StepOutput output =
+        engine.run_step(program.lists[static_cast<std::size_t>(rank.mesh.pp.rank())], batches, nullptr);
     EXPECT_EQ(stage.most_stashes, 0);
     EXPECT_EQ(stage.modes, std::vector<nn::Mode>(3, nn::Mode::evaluate));
     if (rank.mesh.is_last_stage()) {
@@ -145,7 +146,7 @@ StepOutput losses_of_one_stage(const std::vector<std::vector<float>>& losses,
     auto batches = toy_batches(std::ssize(losses), std::ssize(losses[0]));
     for (std::size_t i = 0; i < batches.size(); ++i) batches[i].loss_mask = masks[i];
     Engine engine(rank, stage, run, options);
-    output = engine.run_step(schedule::one_f_one_b(1, std::ssize(losses))[0], batches, nullptr);
+    output = engine.run_step(schedule::one_f_one_b(1, std::ssize(losses)).lists[0], batches, nullptr);
   });
   return output;
 }
@@ -192,7 +193,7 @@ TEST(Engine, BadTensorsOfStagesAreNamed) {
       Engine engine(rank, stage, run, {});
       const auto program = schedule::insert_communication(schedule::one_f_one_b(3, 4));
       const StepOutput output =
-          engine.run_step(program[static_cast<std::size_t>(rank.mesh.pp.rank())], batches, nullptr);
+          engine.run_step(program.lists[static_cast<std::size_t>(rank.mesh.pp.rank())], batches, nullptr);
       if (rank.mesh.pp.rank() == 1) {
         EXPECT_EQ(output.first_bad_tensor,
                   forward ? "output of stage 1 for micro-batch 2" : "input gradient of stage 1 for micro-batch 2");
@@ -233,10 +234,11 @@ TEST(Engine, TellsWhatItDoes) {
     testing::with_rank(recording, make_parallel(1, 2), Device::cpu, 1, [&](mesh::Rank& rank) {
       ToyStage stage(rank, kLayers);
       Engine engine(rank, stage, run, {});
-      const auto list = schedule::training_program(make_parallel(1, 2), 2)[static_cast<std::size_t>(rank.mesh.rank)];
+      const auto list =
+          schedule::training_program(make_parallel(1, 2), 2).lists[static_cast<std::size_t>(rank.mesh.rank)];
       const StepOutput output = engine.run_step(list, batches, nullptr, 5);
       if (rank.mesh.rank == 1) {
-        EXPECT_EQ(recording.notes, "0rf0@5 0F0@5 0B0@5 0sb0@5 1rf0@5 1F0@5 1B0@5 1sb0@5 ");
+        EXPECT_EQ(recording.notes, "1rf0@5 1F0@5 1B0@5 1sb0@5 1rf1@5 1F1@5 1B1@5 1sb1@5 ");
       }
       double before = 0.0;
       for (std::size_t i = 0; i < list.size(); ++i) {
@@ -259,9 +261,9 @@ TEST(Engine, LossScaleSeedsBackward) {
   run_mesh(make_parallel(1), [&](mesh::Rank& rank) {
     ToyStage plain(rank, kLayers), scaled(rank, kLayers);
     EngineOptions options;
-    Engine(rank, plain, run, options).run_step(schedule::gpipe(1, 1)[0], batches, nullptr);
+    Engine(rank, plain, run, options).run_step(schedule::gpipe({1}, 1).lists[0], batches, nullptr);
     options.loss_scale = 8.0;
-    Engine(rank, scaled, run, options).run_step(schedule::gpipe(1, 1)[0], batches, nullptr);
+    Engine(rank, scaled, run, options).run_step(schedule::gpipe({1}, 1).lists[0], batches, nullptr);
     for (std::size_t p = 0; p < plain.parameters().size(); ++p)
       for (std::int64_t h = 0; h < ToyStage::kHidden; ++h)
         EXPECT_EQ(scaled.parameters()[p]->main_grad.data<float>()[h],
@@ -281,7 +283,7 @@ TEST(Engine, ObserversSeeEachMicroBatch) {
       seen.push_back(i);
     });
     const auto program = schedule::evaluation_program(make_parallel(1, 2), 3);
-    engine.run_step(program[static_cast<std::size_t>(rank.mesh.rank)], batches, nullptr);
+    engine.run_step(program.lists[static_cast<std::size_t>(rank.mesh.rank)], batches, nullptr);
     EXPECT_EQ(seen, rank.mesh.is_last_stage() ? (std::vector<std::int64_t>{0, 1, 2}) : std::vector<std::int64_t>{});
   });
 }
@@ -319,7 +321,8 @@ TEST(Engine, RunsOnMeta) {
       }
       ToyStage stage(rank, kLayers);
       Engine engine(rank, stage, run, {});
-      const auto list = schedule::training_program(make_parallel(1, 4), kMicroBatches)[static_cast<std::size_t>(r)];
+      const auto list =
+          schedule::training_program(make_parallel(1, 4), kMicroBatches).lists[static_cast<std::size_t>(r)];
       const StepOutput output = engine.run_step(list, batches, nullptr);
       EXPECT_EQ(output.trained_tokens, 0);
       EXPECT_EQ(output.first_bad_tensor, "");

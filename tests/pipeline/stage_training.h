@@ -62,14 +62,15 @@ inline spec::ModelSpec tiny_model(bool llama, bool tied) {
 inline schedule::Program program_of(const TrainingCase& c, std::int64_t m) {
   schedule::Program program = schedule::training_program(c.parallel, m);
   if (!c.split_backward) return program;
-  for (auto& list : program) {
+  for (std::size_t rank = 0; rank < program.lists.size(); ++rank) {
+    auto& list = program.lists[rank];
     std::vector<schedule::Instruction> split;
     for (const schedule::Instruction& i : list) {
       split.push_back(i);
       if (i.op == schedule::Op::backward) split.back().op = schedule::Op::backward_input;
     }
     // All weight gradients at the end, in order.
-    for (std::int64_t i = 0; i < m; ++i) split.push_back({schedule::Op::backward_weight, i, 0});
+    for (std::int64_t i = 0; i < m; ++i) split.push_back({schedule::Op::backward_weight, i, static_cast<int>(rank)});
     list = split;
   }
   schedule::validate(program);
@@ -122,7 +123,7 @@ inline TrainingResult train(const TrainingCase& c) {
     options.hidden_dtype = c.dtype;
     Engine engine(rank, *stage, run, options);
     const std::int64_t m = c.global_batch / (c.micro_batch * rank.mesh.dp.size());
-    const auto list = program_of(c, m)[static_cast<std::size_t>(rank.mesh.pp.rank())];
+    const auto list = program_of(c, m).lists[static_cast<std::size_t>(rank.mesh.pp.rank())];
     for (std::int64_t step = 0; step < c.steps; ++step) {
       const auto batches = batches_of(c, run, rank, step);
       buffer.start_step(m);

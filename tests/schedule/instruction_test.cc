@@ -8,10 +8,18 @@ namespace megatron::schedule {
 namespace {
 
 TEST(Instruction, TextForms) {
-  EXPECT_EQ(to_text({Op::forward, 2, 0}), "2F0");
-  EXPECT_EQ(to_text({Op::send_backward, 13, 1}), "13sb1");
-  EXPECT_EQ(parse_instruction("2F0"), (Instruction{Op::forward, 2, 0}));
-  EXPECT_EQ(parse_instruction("13sb1"), (Instruction{Op::send_backward, 13, 1}));
+  EXPECT_EQ(to_text({Op::forward, 0, 2}), "2F0");
+  EXPECT_EQ(to_text({Op::send_backward, 1, 13}), "13sb1");
+  EXPECT_EQ(parse_instruction("2F0"), (Instruction{Op::forward, 0, 2}));
+  EXPECT_EQ(parse_instruction("13sb1"), (Instruction{Op::send_backward, 1, 13}));
+}
+
+TEST(Instruction, MessagesHaveTwoEnds) {
+  EXPECT_EQ(to_text(counterpart(parse_instruction("2sf0"))), "3rf0");
+  EXPECT_EQ(to_text(counterpart(parse_instruction("3rf0"))), "2sf0");
+  EXPECT_EQ(to_text(counterpart(parse_instruction("3sb1"))), "2rb1");
+  EXPECT_EQ(to_text(counterpart(parse_instruction("2rb1"))), "3sb1");
+  EXPECT_THROW(counterpart(parse_instruction("2F0")), Error);
 }
 
 TEST(Instruction, EveryOpReadsBack) {

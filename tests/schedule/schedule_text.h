@@ -23,4 +23,16 @@ inline std::string text_of(const std::vector<Instruction>& list) {
   return text;
 }
 
+/// One text per rank; one stage per rank unless a placement is given.
+inline Program program_of(const std::vector<std::string>& ranks) {
+  Program program{{static_cast<int>(ranks.size())}, {}};
+  for (const std::string& rank : ranks) program.lists.push_back(list_of(rank));
+  return program;
+}
+inline Program program_of(const spec::StagePlacement& placement, const std::vector<std::string>& ranks) {
+  Program program = program_of(ranks);
+  program.placement = placement;
+  return program;
+}
+
 }  // namespace megatron::schedule

@@ -13,7 +13,7 @@ namespace {
 TEST(Simulate, BubbleIsThatOfThePaper) {
   for (int p = 1; p <= 8; ++p)
     for (std::int64_t m = 1; m <= 10; ++m)
-      for (const Program& program : {one_f_one_b(p, m), gpipe(p, m)}) {
+      for (const Program& program : {one_f_one_b(p, m), gpipe({p}, m)}) {
         const Timeline timeline = simulate(insert_communication(program), {1.0, 2.0, 0, 0, 0.0});
         const double expected = static_cast<double>(p - 1) / static_cast<double>(m + p - 1);
         EXPECT_NEAR(timeline.bubble, expected, 1e-12) << p << " stages, " << m << " micro-batches";
@@ -45,18 +45,29 @@ TEST(Simulate, StagesOfDifferentLength) {
   EXPECT_THROW(simulate(program, durations), Error);
 }
 
-TEST(Simulate, DeadlockIsAnError) {
-  EXPECT_THROW(simulate({list_of("0rb0 0F0 0sf0 0B0"), list_of("0rf0 0F0 0B0 0sb0")}, {}), Error);
+TEST(Simulate, SpansLeaveOutTheWayToARank) {
+  // Rank 1 runs from 1 to 10, rank 0 from 0 to 12.
+  const Program program = insert_communication(one_f_one_b(2, 1));
+  Durations durations;
+  durations.scale = {1.0, 3.0};
+  const Timeline timeline = simulate(program, durations);
+  EXPECT_EQ(timeline.span, (std::vector<double>{12.0, 9.0}));
+  EXPECT_DOUBLE_EQ(timeline.bubble_rate(), 1.0 - 9.0 / 12.0);
+  EXPECT_DOUBLE_EQ(timeline.makespan_bubble_rate(), 1.0 - 9.0 / 12.0);
 }
 
-TEST(Simulate, Chart) {
-  const Program program = insert_communication(one_f_one_b(2, 2));
-  EXPECT_EQ(draw_chart(program, simulate(program, {1.0, 2.0, 0, 0, 0.0})),
-            "stage 0 |F0 F1 ......B0    ...B1    |\n"
-            "stage 1 |...F0 B0    F1 B1    ......|\n");
-  EXPECT_EQ(draw_chart(program, simulate(program, {1.0, 2.0, 0, 0, 0.0}), 6),
-            "stage 0 |F0 F1 …\n"
-            "stage 1 |...F0 …\n");
+TEST(Simulate, MessagesMayBeLeftToThought) {
+  for (const Program& compute :
+       {one_f_one_b(4, 6), gpipe({3, 2, spec::PlacementKind::linear}, 5), gpipe({3, 2, spec::PlacementKind::v}, 5)}) {
+    const Durations durations{1.0, 2.5, 0, 0, 0.25};
+    const Timeline with = simulate(insert_communication(compute), durations), without = simulate(compute, durations);
+    EXPECT_EQ(with.total, without.total);
+    EXPECT_EQ(with.span, without.span);
+  }
+}
+
+TEST(Simulate, DeadlockIsAnError) {
+  EXPECT_THROW(simulate(program_of({"0rb0 0F0 0sf0 0B0", "1rf0 1F0 1B0 1sb0"}), {}), Error);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "schedule/generators.h"
 #include "schedule/passes.h"
 #include "schedule/simulate.h"
+#include "schedule/training_program.h"
 
 namespace megatron::cli {
 namespace {

@@ -57,7 +57,10 @@ std::string to_text(const Instruction& instruction) {
   std::string_view name = "?";
   for (const auto& [op, text] : kNames)
     if (op == instruction.op) name = text;
-  return str_cat(instruction.stage, name, instruction.micro_batch);
+  std::string text = std::to_string(instruction.stage);
+  text += name;
+  text += std::to_string(instruction.micro_batch);
+  return text;
 }
 
 Instruction parse_instruction(const std::string& text) {

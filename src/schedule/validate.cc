@@ -25,12 +25,65 @@ struct LastOf {
   std::int64_t input = -1, weight = -1;
 };
 
+/// Checks that each instruction names a stage of its rank.
+void check_places(const Program& program) {
+  const spec::StagePlacement& placement = program.placement;
+  for (std::size_t rank = 0; rank < program.lists.size(); ++rank)
+    for (const Instruction& instruction : program.lists[rank]) {
+      if (instruction.stage < 0 || instruction.stage >= placement.num_stages())
+        fail(rank, str_cat(to_text(instruction), " is of stage ", instruction.stage, ", the pipeline has ",
+                           placement.num_stages(), placement.num_stages() == 1 ? " stage" : " stages"));
+      if (static_cast<std::size_t>(placement.rank_of(instruction.stage)) != rank)
+        fail(rank, str_cat(to_text(instruction), " is of stage ", instruction.stage, ", which stands on rank ",
+                           placement.rank_of(instruction.stage)));
+    }
+}
+
+/// The micro-batches that each stage runs forward, sorted, each once.
+std::vector<std::vector<std::int64_t>> forward_micro_batches(const Program& program) {
+  std::vector<std::vector<std::int64_t>> seen(static_cast<std::size_t>(program.placement.num_stages()));
+  for (const std::vector<Instruction>& list : program.lists)
+    for (const Instruction& instruction : list)
+      if (instruction.op == Op::forward && instruction.stage >= 0 && instruction.stage < std::ssize(seen))
+        seen[static_cast<std::size_t>(instruction.stage)].push_back(instruction.micro_batch);
+  for (std::vector<std::int64_t>& micro_batches : seen) {
+    std::sort(micro_batches.begin(), micro_batches.end());
+    micro_batches.erase(std::unique(micro_batches.begin(), micro_batches.end()), micro_batches.end());
+  }
+  return seen;
+}
+
+std::int64_t most_of(const std::vector<std::vector<std::int64_t>>& seen) {
+  std::size_t most = 0;
+  for (const std::vector<std::int64_t>& micro_batches : seen) most = std::max(most, micro_batches.size());
+  return static_cast<std::int64_t>(most);
+}
+
+/// Checks that all stages run the same micro-batches 0 … m − 1 forward; returns m.
+std::int64_t check_forwards(const Program& program) {
+  const auto seen = forward_micro_batches(program);
+  const std::int64_t m = most_of(seen);
+  if (m == 0) fail(0, "no micro-batch");
+  for (int stage = 0; stage < std::ssize(seen); ++stage) {
+    const std::vector<std::int64_t>& micro_batches = seen[static_cast<std::size_t>(stage)];
+    const auto rank = static_cast<std::size_t>(program.placement.rank_of(stage));
+    for (const std::int64_t i : micro_batches)
+      if (i < 0 || i >= m)
+        fail(rank, str_cat(to_text({Op::forward, i, stage}), " is outside the ", m, " micro-batches"));
+    for (std::int64_t i = 0; i < m; ++i)
+      if (i >= std::ssize(micro_batches) || micro_batches[static_cast<std::size_t>(i)] != i)
+        fail(rank, str_cat(to_text({Op::forward, i, stage}), " is missing"));
+  }
+  return m;
+}
+
+/// Checks what each stage does of each micro-batch, in the order of the lists.
 class PassChecker {
  public:
-  explicit PassChecker(const Program& program)
+  PassChecker(const Program& program, std::int64_t num_micro_batches)
       : program_(program),
         placement_(program.placement),
-        num_micro_batches_(num_micro_batches(program)),
+        num_micro_batches_(num_micro_batches),
         progress_(placement_, num_micro_batches_),
         last_(static_cast<std::size_t>(placement_.num_stages())) {
     for (const std::vector<Instruction>& list : program.lists)
@@ -40,21 +93,14 @@ class PassChecker {
   }
 
   void run() {
-    if (num_micro_batches_ == 0) fail(0, "no micro-batch");
     for (std::size_t rank = 0; rank < program_.lists.size(); ++rank) {
       for (const Instruction& instruction : program_.lists[rank]) check(rank, instruction);
-      check_complete(rank);
+      if (training_) check_complete(rank);
     }
   }
 
  private:
   void check(std::size_t rank, const Instruction& instruction) {
-    if (instruction.stage < 0 || instruction.stage >= placement_.num_stages())
-      fail(rank, str_cat(to_text(instruction), " is of stage ", instruction.stage, ", the pipeline has ",
-                         placement_.num_stages(), " stages"));
-    if (static_cast<std::size_t>(placement_.rank_of(instruction.stage)) != rank)
-      fail(rank, str_cat(to_text(instruction), " is of stage ", instruction.stage, ", which stands on rank ",
-                         placement_.rank_of(instruction.stage)));
     if (instruction.micro_batch < 0 || instruction.micro_batch >= num_micro_batches_)
       fail(rank, str_cat(to_text(instruction), " is outside the ", num_micro_batches_, " micro-batches"));
     if (!is_compute(instruction.op)) return;
@@ -65,19 +111,19 @@ class PassChecker {
 
   void check_own_order(std::size_t rank, const Instruction& instruction) {
     Progress& p = progress_.at(instruction);
-    const std::string text = to_text(instruction);
+    const auto refuse = [&](const char* why) { fail(rank, str_cat(to_text(instruction), why)); };
     if (instruction.op == Op::forward) {
-      if (p.forward) fail(rank, str_cat(text, " comes twice"));
+      if (p.forward) refuse(" comes twice");
       p.forward = true;
       return;
     }
-    if (!p.forward) fail(rank, str_cat(text, " comes before its F"));
-    if (p.done) fail(rank, str_cat(text, " comes after its backward pass was complete"));
+    if (!p.forward) refuse(" comes before its F");
+    if (p.done) refuse(" comes after its backward pass was complete");
     if (is_input_backward(instruction.op)) {
-      if (p.backward_input) fail(rank, str_cat(text, " comes after its I"));
+      if (p.backward_input) refuse(" comes after its I");
       p.backward_input = true;
     } else if (!p.backward_input) {
-      fail(rank, str_cat(text, " comes before its I"));
+      refuse(" comes before its I");
     }
     p.done = instruction.op != Op::backward_input;
   }
@@ -113,8 +159,7 @@ class PassChecker {
       for (std::int64_t i = 0; i < num_micro_batches_; ++i) {
         const int stage = placement_.stage_of(static_cast<int>(rank), chunk);
         const Progress& p = progress_.at(stage, i);
-        if (!p.forward) fail(rank, str_cat(to_text({Op::forward, i, stage}), " is missing"));
-        if (training_ && !p.done)
+        if (!p.done)
           fail(rank, p.backward_input ? str_cat(to_text({Op::backward_weight, i, stage}), " is missing")
                                       : str_cat(to_text({Op::backward, i, stage}), " (or I and W) is missing"));
       }
@@ -157,43 +202,62 @@ struct Standing {
 };
 
 /// Each pass has its receive before it and its send after it, once, and nothing else is sent or received.
-void check_messages(const Program& program, std::int64_t num_micro_batches) {
-  PassTable<Standing> standing(program.placement, num_micro_batches);
-  for (std::size_t rank = 0; rank < program.lists.size(); ++rank) {
-    const std::vector<Instruction>& list = program.lists[rank];
+class MessageChecker {
+ public:
+  MessageChecker(const Program& program, std::int64_t num_micro_batches)
+      : program_(program), standing_(program.placement, num_micro_batches) {}
+
+  void run() {
+    for (std::size_t rank = 0; rank < program_.lists.size(); ++rank) {
+      note_places(rank);
+      for (const Instruction& instruction : program_.lists[rank]) {
+        if (instruction.op == Op::backward_weight) continue;
+        if (is_compute(instruction.op))
+          check_pass(rank, instruction);
+        else
+          check_message(rank, instruction);
+      }
+    }
+  }
+
+ private:
+  void note_places(std::size_t rank) {
+    const std::vector<Instruction>& list = program_.lists[rank];
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (list[i].op == Op::backward_weight) continue;
-      std::size_t& place = standing.at(list[i]).of(list[i].op);
+      std::size_t& place = standing_.at(list[i]).of(list[i].op);
       if (place != 0) fail(rank, str_cat(to_text(list[i]), " comes twice"));
       place = i + 1;
     }
-    for (const Instruction& instruction : list) {
-      if (instruction.op == Op::backward_weight) continue;
-      Standing& own = standing.at(instruction);
-      const bool forward =
-          instruction.op == Op::forward || instruction.op == Op::send_forward || instruction.op == Op::receive_forward;
-      const Instruction pass{forward ? Op::forward : Op::backward, instruction.micro_batch, instruction.stage};
-      const Messages wanted = messages_of(program.placement, pass);
-      const std::size_t at = own.of(pass.op);
-      if (is_compute(instruction.op)) {
-        const Instruction receive{forward ? Op::receive_forward : Op::receive_backward, pass.micro_batch, pass.stage};
-        const Instruction send{forward ? Op::send_forward : Op::send_backward, pass.micro_batch, pass.stage};
-        if (wanted.receives && own.of(receive.op) == 0)
-          fail(rank, str_cat(to_text(instruction), " needs ", to_text(receive)));
-        if (wanted.sends && own.of(send.op) == 0) fail(rank, str_cat(to_text(instruction), " needs ", to_text(send)));
-        continue;
-      }
-      if (!(is_send(instruction.op) ? wanted.sends : wanted.receives))
-        fail(rank, str_cat(to_text(instruction), " has no neighbour on another rank"));
-      if (at == 0) fail(rank, str_cat(to_text(instruction), " belongs to no pass"));
-      const std::size_t place = own.of(instruction.op);
-      if (is_send(instruction.op) && place < at)
-        fail(rank, str_cat(to_text(instruction), " comes before ", to_text(list[at - 1])));
-      if (is_receive(instruction.op) && place > at)
-        fail(rank, str_cat(to_text(instruction), " comes after ", to_text(list[at - 1])));
-    }
   }
-}
+
+  void check_pass(std::size_t rank, const Instruction& pass) {
+    const Messages wanted = messages_of(program_.placement, pass);
+    const bool forward = pass.op == Op::forward;
+    const Op receive = forward ? Op::receive_forward : Op::receive_backward;
+    const Op send = forward ? Op::send_forward : Op::send_backward;
+    for (const auto& [needed, op] : {std::pair{wanted.receives, receive}, std::pair{wanted.sends, send}})
+      if (needed && standing_.at(pass).of(op) == 0)
+        fail(rank, str_cat(to_text(pass), " needs ", to_text({op, pass.micro_batch, pass.stage})));
+  }
+
+  void check_message(std::size_t rank, const Instruction& message) {
+    const bool forward = message.op == Op::send_forward || message.op == Op::receive_forward;
+    const Op pass = forward ? Op::forward : Op::backward;
+    const Messages wanted = messages_of(program_.placement, {pass, message.micro_batch, message.stage});
+    if (!(is_send(message.op) ? wanted.sends : wanted.receives))
+      fail(rank, str_cat(to_text(message), " has no neighbour on another rank"));
+    Standing& standing = standing_.at(message);
+    const std::size_t own = standing.of(message.op), of_pass = standing.of(pass);
+    if (of_pass == 0) fail(rank, str_cat(to_text(message), " belongs to no pass"));
+    if (is_send(message.op) ? own > of_pass : own < of_pass) return;
+    fail(rank, str_cat(to_text(message), is_send(message.op) ? " comes before " : " comes after ",
+                       to_text(program_.lists[rank][of_pass - 1])));
+  }
+
+  const Program& program_;
+  PassTable<Standing> standing_;
+};
 
 /// Messages of each pair of ranks in the order in which they are sent and received.
 void check_pairs(const Program& program) {
@@ -279,31 +343,19 @@ class DryRun {
 
 }  // namespace
 
-std::int64_t num_micro_batches(const Program& program) {
-  std::vector<std::vector<std::int64_t>> seen(static_cast<std::size_t>(program.placement.num_stages()));
-  for (const std::vector<Instruction>& list : program.lists)
-    for (const Instruction& instruction : list)
-      if (instruction.op == Op::forward && instruction.stage >= 0 && instruction.stage < std::ssize(seen))
-        seen[static_cast<std::size_t>(instruction.stage)].push_back(instruction.micro_batch);
-  std::int64_t most = 0;
-  for (std::vector<std::int64_t>& micro_batches : seen) {
-    std::sort(micro_batches.begin(), micro_batches.end());
-    const auto end = std::unique(micro_batches.begin(), micro_batches.end());
-    most = std::max<std::int64_t>(most, end - micro_batches.begin());
-  }
-  return most;
-}
+std::int64_t num_micro_batches(const Program& program) { return most_of(forward_micro_batches(program)); }
 
 void validate_passes(const Program& program) {
   MEGATRON_CHECK(!program.lists.empty(), "a program without ranks");
   MEGATRON_CHECK_EQ(std::ssize(program.lists), std::int64_t{program.placement.num_ranks}, "lists of a program");
-  PassChecker(program).run();
+  check_places(program);
+  PassChecker(program, check_forwards(program)).run();
 }
 
 void validate(const Program& program) {
   validate_passes(program);
   const std::int64_t m = num_micro_batches(program);
-  check_messages(program, m);
+  MessageChecker(program, m).run();
   check_pairs(program);
   DryRun(program, m).run();
 }

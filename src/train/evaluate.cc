@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "schedule/generators.h"
+#include "schedule/training_program.h"
 #include "train/batches.h"
 
 namespace megatron::train {

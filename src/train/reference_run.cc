@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "schedule/generators.h"
+#include "schedule/training_program.h"
 #include "train/batches.h"
 #include "train/state_io.h"
 #include "train/step_summary.h"

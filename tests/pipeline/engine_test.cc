@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "schedule/generators.h"
 #include "schedule/passes.h"
+#include "schedule/training_program.h"
 #include "support/run_ranks.h"
 #include "support/stage_fixture.h"
 #include "toy_stage.h"

@@ -10,8 +10,8 @@
 #include "optim/grad_buffer.h"
 #include "optim/optimizer.h"
 #include "pipeline/engine.h"
-#include "schedule/generators.h"
 #include "schedule/passes.h"
+#include "schedule/training_program.h"
 #include "support/run_ranks.h"
 #include "support/stage_fixture.h"
 

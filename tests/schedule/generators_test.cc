@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -53,27 +54,21 @@ TEST(Generators, EverySizeIsValid) {
   EXPECT_THROW(gpipe({0}, 1), Error);
 }
 
-TEST(Generators, RunsUseTheirSchedule) {
-  spec::ParallelSpec parallel;
-  parallel.pipeline_parallel = 2;
-  EXPECT_EQ(text_of(training_program(parallel, 2).lists[0]), "0F0 0sf0 0F1 0sf1 0rb0 0B0 0rb1 0B1");
-  EXPECT_EQ(text_of(training_program(parallel, 2).lists[1]), "1rf0 1F0 1B0 1sb0 1rf1 1F1 1B1 1sb1");
-  EXPECT_EQ(text_of(evaluation_program(parallel, 1).lists[1]), "1rf0 1F0");
-  parallel.schedule = spec::PipelineSchedule::gpipe;
-  EXPECT_EQ(text_of(training_program(parallel, 2).lists[1]), "1rf0 1F0 1rf1 1F1 1B0 1sb0 1B1 1sb1");
-}
-
-/// Instructions of a line like "F0.0 sf F0.1 sf+rb B0.0": messages carry no number, they come in order.
-std::vector<Instruction> parse_megatron_log(const std::string& log, int rank) {
+/// Instructions of a line like "F0.0 sf F1.0 sf+rb B0.0" (F chunk.micro-batch): messages carry no number, they come in
+/// order; they are left out unless `messages`.
+std::vector<Instruction> parse_megatron_log(const std::string& log, const spec::StagePlacement& placement, int rank,
+                                            bool messages) {
   std::vector<Instruction> list;
   std::int64_t next[4] = {0, 0, 0, 0};
   std::istringstream in(log);
   for (std::string word; in >> word;) {
     if (word[0] == 'F' || word[0] == 'B') {
       const std::size_t dot = word.find('.');
-      list.push_back({word[0] == 'F' ? Op::forward : Op::backward, std::stoll(word.substr(dot + 1)), rank});
+      list.push_back({word[0] == 'F' ? Op::forward : Op::backward, std::stoll(word.substr(dot + 1)),
+                      placement.stage_of(rank, std::stoi(word.substr(1, dot - 1)))});
       continue;
     }
+    if (!messages) continue;
     std::istringstream parts(word);
     for (std::string part; std::getline(parts, part, '+');) {
       const Instruction message = parse_instruction("0" + part + "0");
@@ -83,29 +78,80 @@ std::vector<Instruction> parse_megatron_log(const std::string& log, int rank) {
   return list;
 }
 
+nlohmann::json megatron_records(const std::string& name) {
+  return nlohmann::json::parse(std::ifstream(testing::reference_dir() / "golden/mcore/pipeline" / name));
+}
+
 TEST(Generators, MegatronOrders) {
-  const auto path = testing::reference_dir() / "golden/mcore/pipeline/schedules.json";
-  MEGATRON_REQUIRE_REFERENCE(path);
-  const nlohmann::json records = nlohmann::json::parse(std::ifstream(path));
+  MEGATRON_REQUIRE_REFERENCE(testing::reference_dir() / "golden/mcore/pipeline/schedules.json");
   int compared = 0;
-  for (const auto& record : records) {
+  for (const auto& record : megatron_records("schedules.json")) {
     if (!record.at("vpp").is_null() || !record.contains("ranks")) continue;
-    const int stages = record.at("pp");
+    const int ranks = record.at("pp");
     const std::int64_t m = record.at("num_microbatches");
     const bool forward = record.value("forward_only", false);
-    const Program program = insert_communication(forward ? forward_only({stages}, m) : one_f_one_b(stages, m));
+    const Program program = insert_communication(forward ? forward_only({ranks}, m) : one_f_one_b(ranks, m));
     Program megatron{program.placement, {}};
-    for (const auto& rank : record.at("ranks"))
-      megatron.lists.push_back(
-          parse_megatron_log(rank.at("ok").at("log").get<std::string>(), static_cast<int>(megatron.lists.size())));
-    ASSERT_EQ(megatron.lists.size(), program.lists.size());
-    for (std::size_t stage = 0; stage < program.lists.size(); ++stage)
-      EXPECT_EQ(text_of(program.lists[stage]), text_of(megatron.lists[stage]))
-          << stages << " stages, " << m << " micro-batches";
+    for (int rank = 0; rank < ranks; ++rank)
+      megatron.lists.push_back(parse_megatron_log(record["ranks"][static_cast<std::size_t>(rank)]["ok"]["log"],
+                                                  program.placement, rank, true));
+    EXPECT_EQ(program, megatron) << ranks << " ranks, " << m << " micro-batches";
     EXPECT_NO_THROW(validate(megatron));
     ++compared;
   }
   EXPECT_EQ(compared, 16);
+}
+
+TEST(Generators, MegatronInterleavedOrders) {
+  MEGATRON_REQUIRE_REFERENCE(testing::reference_dir() / "golden/mcore/pipeline/schedules_extra.json");
+  int compared = 0, refused = 0;
+  for (const char* const file : {"schedules.json", "schedules_extra.json"})
+    for (const auto& record : megatron_records(file)) {
+      if (record.at("vpp").is_null() || record.value("forward_only", false)) continue;
+      const int ranks = record.at("pp"), chunks = record.at("vpp");
+      const std::int64_t m = record.at("num_microbatches"), group = record.value("group", std::int64_t{ranks});
+      SCOPED_TRACE(str_cat(ranks, " ranks, ", chunks, " chunks, ", m, " micro-batches in groups of ", group));
+      const std::string problem = interleaving_problem(ranks, m, group);
+      if (record.at("ranks").at(0).contains("error")) {
+        EXPECT_NE(problem, "");
+        EXPECT_THROW(interleaved(ranks, chunks, m, group), Error);
+        ++refused;
+        continue;
+      }
+      ASSERT_EQ(problem, "");
+      const Program program = interleaved(ranks, chunks, m, group);
+      for (int rank = 0; rank < ranks; ++rank)
+        EXPECT_EQ(text_of(program.lists[static_cast<std::size_t>(rank)]),
+                  text_of(parse_megatron_log(record["ranks"][static_cast<std::size_t>(rank)]["ok"]["compute"],
+                                             program.placement, rank, false)));
+      EXPECT_NO_THROW(validate(insert_communication(program)));
+      ++compared;
+    }
+  EXPECT_GE(compared, 19);
+  EXPECT_EQ(refused, 4);
+}
+
+TEST(Generators, MegatronWarmups) {
+  MEGATRON_REQUIRE_REFERENCE(testing::reference_dir() / "golden/mcore/pipeline/warmup.json");
+  int compared = 0;
+  for (const auto& record : megatron_records("warmup.json")) {
+    if (record.at("ep_overlap").get<bool>() || record.at("vpp").is_null()) continue;
+    const int ranks = record.at("pp"), chunks = record.at("vpp");
+    const std::int64_t m = record.at("m"), group = record.at("group");
+    if (!interleaving_problem(ranks, m, group).empty()) continue;
+    const Program program = interleaved(ranks, chunks, m, group);
+    for (std::size_t rank = 0; rank < program.lists.size(); ++rank) {
+      const auto& list = program.lists[rank];
+      const auto first_backward =
+          std::find_if(list.begin(), list.end(), [](const Instruction& i) { return i.op == Op::backward; });
+      const auto& row = record["per_rank[total,all_warmup,warmup,remaining]"][rank];
+      // Behind the warm-up comes one forward pass more, unless all are warm-up.
+      const std::int64_t warmup = row[2].get<std::int64_t>();
+      EXPECT_EQ(first_backward - list.begin(), std::min(warmup + 1, row[0].get<std::int64_t>())) << record.dump();
+    }
+    ++compared;
+  }
+  EXPECT_GE(compared, 5);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST(Passes, NamesRankInstructionAndRule) {
   EXPECT_EQ(refusal({"0F0 0I0"}), rank_0 + "0W0 is missing");
   EXPECT_EQ(refusal({"0F0 0I0 0B0"}), rank_0 + "0B0 comes after its I");
   EXPECT_EQ(refusal({"0F0 0F2"}), rank_0 + "0F2 is outside the 2 micro-batches");
-  EXPECT_EQ(refusal({"0F0 1F0"}), rank_0 + "1F0 is of stage 1, the pipeline has 1 stages");
+  EXPECT_EQ(refusal({"0F0 1F0"}), rank_0 + "1F0 is of stage 1, the pipeline has 1 stage");
   EXPECT_EQ(refusal({"1F0", "0F0"}), rank_0 + "1F0 is of stage 1, which stands on rank 1");
   EXPECT_EQ(refusal({"0B0"}), rank_0 + "no micro-batch");
   EXPECT_EQ(refusal({"0F0 0F1 0B1 0B0"}),

@@ -1,0 +1,62 @@
+#include "schedule/program_text.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "base/check.h"
+#include "schedule/generators.h"
+#include "schedule/passes.h"
+#include "schedule_text.h"
+
+namespace megatron::schedule {
+namespace {
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_program(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+TEST(ProgramText, OneLinePerRank) {
+  EXPECT_EQ(to_text(one_f_one_b(2, 2)), "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+  EXPECT_EQ(to_text(insert_communication(forward_only({2}, 1))), "0F0,0sf0\n1rf0,1F0\n");
+  EXPECT_EQ(parse_program("0F0, 0F1 ,0B0,0B1\r\n\n 1F0,1B0,1F1,1B1"), one_f_one_b(2, 2));
+}
+
+TEST(ProgramText, EveryScheduleReadsBack) {
+  for (const Program& program : {one_f_one_b(1, 1), one_f_one_b(4, 6), gpipe({3}, 4), interleaved(4, 2, 8, 4),
+                                 interleaved(2, 3, 4, 2), zb_h1(3, 5), zb_h2(3, 6), zb_v(2, 3), zb_v(5, 9)})
+    EXPECT_EQ(parse_program(to_text(program)), program) << to_text(program);
+}
+
+TEST(ProgramText, NamesLineAndInstruction) {
+  EXPECT_EQ(refusal(""), "no rank: one line of passes per rank is expected, as in 0F0,0B0");
+  EXPECT_NE(refusal("0F0,0B0\n1F0,1X0").find("line 2: '1X0' is not an instruction"), std::string::npos);
+  EXPECT_NE(refusal("0F0,,0B0").find("line 1: '' is not an instruction"), std::string::npos);
+  EXPECT_EQ(refusal("0F0,0sf0"), "line 1: 0sf0: sends and receives are added by the program; leave them out");
+  EXPECT_EQ(refusal("0F0,2000000000B0"), "line 1: 2000000000B0 is of a stage beyond 1048576");
+}
+
+TEST(ProgramText, FilesAreChecked) {
+  const std::filesystem::path path = std::filesystem::temp_directory_path() / "megatron_program_text_test.txt";
+  std::ofstream(path) << to_text(zb_v(2, 3));
+  EXPECT_EQ(read_program(path.string()), zb_v(2, 3));
+  std::ofstream(path) << "0F0,0B0\n1F0\n";
+  try {
+    read_program(path.string());
+    ADD_FAILURE() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()), path.string() + ": pipeline schedule, rank 1: 1B0 (or I and W) is missing");
+  }
+  std::filesystem::remove(path);
+  EXPECT_THROW(read_program(path.string()), IoError);
+}
+
+}  // namespace
+}  // namespace megatron::schedule

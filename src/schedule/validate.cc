@@ -136,9 +136,13 @@ class PassChecker {
     if (source < 0 || source >= placement_.num_stages()) return;
     if (static_cast<std::size_t>(placement_.rank_of(source)) != rank) return;
     const Progress& p = progress_.at(source, instruction.micro_batch);
-    if (!(forward ? p.forward : p.backward_input))
-      fail(rank, str_cat(to_text(instruction), " comes before the ", forward ? "F" : "backward pass", " of stage ",
-                         source, " that it needs"));
+    const std::int64_t i = instruction.micro_batch;
+    if (forward && !p.forward)
+      fail(rank,
+           str_cat(to_text(instruction), " comes before ", to_text({Op::forward, i, source}), ", which it needs"));
+    if (!forward && !p.backward_input)
+      fail(rank, str_cat(to_text(instruction), " comes before ", to_text({Op::backward, i, source}),
+                         " (or I), which it needs"));
   }
 
   void check_ascending(std::size_t rank, const Instruction& instruction) {

@@ -65,9 +65,9 @@ TEST(Passes, NamesRankInstructionAndRule) {
 
 TEST(Passes, TensorsOfOneRankNeedNoMessage) {
   EXPECT_EQ(refusal(kV2, {"0F0 0sf0 3rf0 3F0", "1rf0 2F0 1F0 2sf0"}),
-            "pipeline schedule, rank 1: 2F0 comes before the F of stage 1 that it needs");
+            "pipeline schedule, rank 1: 2F0 comes before 1F0, which it needs");
   EXPECT_EQ(refusal(kV2, {"0F0 0sf0 3rf0 3F0 3B0 3sb0 0rb0 0B0", "1rf0 1F0 2F0 2sf0 2rb0 1B0 2B0 1sb0"}),
-            "pipeline schedule, rank 1: 1B0 comes before the backward pass of stage 2 that it needs");
+            "pipeline schedule, rank 1: 1B0 comes before 2B0 (or I), which it needs");
   EXPECT_EQ(refusal(kV2, {"0F0 0sf0 3rf0 3F0", "1rf0 1F0 1sf0 2F0 2sf0"}),
             "pipeline schedule, rank 1: 1sf0 has no neighbour on another rank");
 }

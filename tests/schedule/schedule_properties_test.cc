@@ -68,9 +68,10 @@ TEST(ScheduleProperties, AllListsAreComplete) {
       SCOPED_TRACE(str_cat(p, " ranks, ", m, " micro-batches"));
       for (const Program& program : {zb_h1(p, m), zb_h2(p, m), zb_v(p, m)})
         ASSERT_NO_THROW(validate(insert_communication(program)));
-      for (int v = 1; v <= 4; ++v)
-        if (interleaving_problem(p, m, p).empty())
-          ASSERT_NO_THROW(validate(insert_communication(interleaved(p, v, m, p))));
+      for (int v = 1; v <= 4; ++v) {
+        if (!interleaving_problem(p, m, p).empty()) continue;
+        ASSERT_NO_THROW(validate(insert_communication(interleaved(p, v, m, p))));
+      }
     }
 }
 

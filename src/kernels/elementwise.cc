@@ -1,7 +1,10 @@
 #include "kernels/elementwise.h"
 
+#include <bit>
+#include <cmath>
 #include <cstring>
 
+#include "base/float16.h"
 #include "kernels/checks.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/ref/elementwise.h"
@@ -19,13 +22,51 @@ void check_dropout(const Executor& exec, const DropoutSpec& dropout, RowPosition
   }
 }
 
+// A double as a float that rounds on to 16 bits as the double itself would: cut off, with a last bit that tells whether
+// anything was lost.
+float cut_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  if (static_cast<double>(nearest) == value || !std::isfinite(nearest)) return nearest;
+  auto bits = std::bit_cast<std::uint32_t>(nearest);
+  if (std::abs(static_cast<double>(nearest)) > std::abs(value)) --bits;
+  return std::bit_cast<float>(bits | 1U);
+}
+
+template <typename To>
+To converted(double value) {
+  if constexpr (sizeof(To) == 2)
+    return To(cut_to_odd(value));
+  else
+    return static_cast<To>(value);
+}
+
 template <typename From, typename To>
 void convert(Executor& exec, ConstTensorView src, TensorView dst) {
   const From* from = src.data<From>();
   To* to = dst.data<To>();
   RowWalk<2>(src.shape, {src.strides, dst.strides}).for_each_piece(exec, [&](const auto& at, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) to[at[1] + i] = static_cast<To>(from[at[0] + i]);
+    for (std::int64_t i = 0; i < count; ++i) to[at[1] + i] = converted<To>(static_cast<double>(from[at[0] + i]));
   });
+}
+
+// From or to the oracle's type.
+template <typename Other>
+void convert_double(Executor& exec, ConstTensorView src, TensorView dst) {
+  if (is_double(src))
+    convert<double, Other>(exec, src, dst);
+  else
+    convert<Other, double>(exec, src, dst);
+}
+
+void convert_any(Executor& exec, ConstTensorView src, TensorView dst) {
+  if (!is_double(src) && !is_double(dst)) return cpu::convert(exec, src, dst);
+  const DType other = is_double(src) ? dst.dtype : src.dtype;
+  if (other == DType::bfloat16)
+    convert_double<BFloat16>(exec, src, dst);
+  else if (other == DType::float16)
+    convert_double<Float16>(exec, src, dst);
+  else
+    convert_double<float>(exec, src, dst);
 }
 }  // namespace
 
@@ -37,13 +78,7 @@ void copy(Executor& exec, ConstTensorView src, TensorView dst) {
                  dtype_name(src.dtype), " to ", dtype_name(dst.dtype));
   count_operands(exec, src, dst);
   if (exec.is_meta() || src.numel() == 0) return;
-  if (src.dtype != dst.dtype) {
-    if (is_double(src))
-      convert<double, float>(exec, src, dst);
-    else
-      convert<float, double>(exec, src, dst);
-    return;
-  }
+  if (src.dtype != dst.dtype) return convert_any(exec, src, dst);
   const std::int64_t bytes = dtype_size(src.dtype);
   const auto* from = static_cast<const std::byte*>(src.pointer);
   auto* to = static_cast<std::byte*>(dst.pointer);
@@ -67,7 +102,8 @@ void fill_zero(Executor& exec, TensorView dst) {
 void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) {
   const KernelSpan span(exec, "add_in_place");
   check_floating(dst, "dst");
-  check_view(src, dst.shape, dst.dtype, "src");
+  check_meet(src, "src", dst, "dst");
+  check_view(src, dst.shape, src.dtype, "src");
   check_view(dst, dst.shape, dst.dtype, "dst");
   count_operands(exec, src, dst, dst);
   if (exec.is_meta() || dst.numel() == 0) return;
@@ -92,7 +128,7 @@ void add_bias(Executor& exec, ConstTensorView bias, TensorView y) {
 void bias_grad(Executor& exec, ConstTensorView dy, TensorView grad) {
   const KernelSpan span(exec, "bias_grad");
   check_matrix(dy, "dy");
-  check_vector(grad, dy.size(1), dy.dtype, "grad");
+  check_vector(grad, dy.size(1), accumulation_dtype(dy.dtype), "grad");
   count_operands(exec, dy, grad, grad);
   if (dy.numel() == 0) return;
   float* parts = is_double(dy) ? nullptr : float_scratch(exec, cpu::bias_grad_parts(dy.size(0), dy.size(1)));
@@ -107,9 +143,10 @@ void bias_dropout_add(Executor& exec, ConstTensorView x, ConstTensorView bias, C
                       const DropoutSpec& dropout, RowPositions rows, TensorView y) {
   const KernelSpan span(exec, "bias_dropout_add");
   check_matrix(x, "x");
-  check_view(y, x.shape, x.dtype, "y");
+  check_view(y, x.shape, y.dtype, "y");
+  check_stream(y, "y", x, "x");
   if (!is_null(bias)) check_vector(bias, x.size(1), x.dtype, "bias");
-  if (!is_null(residual)) check_view(residual, x.shape, x.dtype, "residual");
+  if (!is_null(residual)) check_view(residual, x.shape, y.dtype, "residual");
   check_dropout(exec, dropout, rows, x.size(0));
   count_operands(exec, x, bias, residual, y);
   if (exec.is_meta() || x.numel() == 0) return;
@@ -123,7 +160,8 @@ void dropout_backward(Executor& exec, ConstTensorView dy, const DropoutSpec& dro
                       TensorView dx) {
   const KernelSpan span(exec, "dropout_backward");
   check_matrix(dy, "dy");
-  check_view(dx, dy.shape, dy.dtype, "dx");
+  check_view(dx, dy.shape, dx.dtype, "dx");
+  check_meet(dy, "dy", dx, "dx");
   check_dropout(exec, dropout, rows, dy.size(0));
   count_operands(exec, dy, dx);
   if (exec.is_meta() || dy.numel() == 0) return;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/float16.h"
 #include "base/units.h"
 #include "kernels/checks.h"
 #include "kernels/cpu/initialize.h"
@@ -12,7 +13,7 @@ namespace megatron::kernels {
 namespace {
 // A vector is a matrix of one row.
 TensorView as_matrix(TensorView w) {
-  check_floating(w, "w");
+  check_wide(w, "w");
   MEGATRON_CHECK(w.num_dims() == 1 || w.num_dims() == 2, "w has shape ", w.shape);
   MEGATRON_CHECK(w.shape[-1] <= 1 || w.strides[-1] == 1, "w: last stride ", w.strides[-1]);
   if (w.num_dims() == 2) return w;
@@ -61,6 +62,14 @@ void fill_random(Executor& exec, Values values, PhiloxKey key, double scale, std
       fill_run(values, key, rounded, first + row * logical_cols + begin, count, w, row * w.stride(0) + begin);
   });
 }
+
+template <typename T>
+void fill_elements(Executor& exec, T value, const TensorView& w) {
+  T* to = w.data<T>();
+  RowWalk<1>(w.shape, {w.strides}).for_each_piece(exec, [&](const auto& at, std::int64_t count) {
+    std::fill_n(to + at[0], count, value);
+  });
+}
 }  // namespace
 
 void fill_normal(Executor& exec, PhiloxKey key, double std, std::int64_t row, std::int64_t col,
@@ -89,15 +98,15 @@ void fill_constant(Executor& exec, double value, TensorView w) {
   check_view(w, w.shape, w.dtype, "w");
   count_operands(exec, w);
   if (exec.is_meta() || w.numel() == 0) return;
-  const RowWalk<1> walk(w.shape, {w.strides});
-  if (is_double(w)) {
-    double* to = w.data<double>();
-    walk.for_each_piece(exec, [&](const auto& at, std::int64_t count) { std::fill_n(to + at[0], count, value); });
-  } else {
-    float* to = w.data<float>();
-    const auto rounded = static_cast<float>(value);
-    walk.for_each_piece(exec, [&](const auto& at, std::int64_t count) { std::fill_n(to + at[0], count, rounded); });
-  }
+  const auto rounded = static_cast<float>(value);
+  if (is_double(w))
+    fill_elements(exec, value, w);
+  else if (w.dtype == DType::bfloat16)
+    fill_elements(exec, BFloat16(rounded), w);
+  else if (w.dtype == DType::float16)
+    fill_elements(exec, Float16(rounded), w);
+  else
+    fill_elements(exec, rounded, w);
 }
 
 void claim_pages(Executor& exec, TensorView w) {

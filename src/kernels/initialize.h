@@ -14,6 +14,7 @@ void fill_normal(Executor& exec, PhiloxKey key, double std, std::int64_t row, st
 /// The same with uniform values in [−bound, bound).
 void fill_uniform(Executor& exec, PhiloxKey key, double bound, std::int64_t row, std::int64_t col,
                   std::int64_t logical_cols, TensorView w_box);
+/// Every element of w becomes `value`, rounded to w's type: float32, float64, bfloat16, float16.
 void fill_constant(Executor& exec, double value, TensorView w);
 /// Has the system give every page of w (dense) its memory now, on all threads; values stay.
 void claim_pages(Executor& exec, TensorView w);

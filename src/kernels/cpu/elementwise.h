@@ -5,7 +5,9 @@
 
 namespace megatron::kernels::cpu {
 
-// As kernels/elementwise.h, fp32.
+// As kernels/elementwise.h, fp32 and 16 bits.
+/// copy() between different ones of float32, bfloat16, float16.
+void convert(Executor& exec, ConstTensorView src, TensorView dst) noexcept;
 void add_in_place(Executor& exec, ConstTensorView src, TensorView dst) noexcept;
 void add_bias(Executor& exec, ConstTensorView bias, TensorView y) noexcept;
 /// Floats of `parts`, the column sums of blocks of tokens.

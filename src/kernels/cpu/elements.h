@@ -1,0 +1,18 @@
+// Addresses in views whose element type is known at run time only; the vector code reads the type beside the address.
+#pragma once
+
+#include <cstddef>
+
+#include "kernels/executor.h"
+
+namespace megatron::kernels::cpu {
+
+/// Element `index` of a view, counted in elements from its start.
+inline const void* at_element(const ConstTensorView& view, std::int64_t index) {
+  return static_cast<const std::byte*>(view.pointer) + index * dtype_size(view.dtype);
+}
+inline void* at_element(const TensorView& view, std::int64_t index) {
+  return static_cast<std::byte*>(view.pointer) + index * dtype_size(view.dtype);
+}
+
+}  // namespace megatron::kernels::cpu

@@ -1,6 +1,6 @@
 #include "kernels/norm.h"
 
-#include "kernel_testing.h"
+#include "half_testing.h"
 
 namespace megatron::kernels {
 namespace {
@@ -133,6 +133,74 @@ TEST(Norm, EmptyAndMetaInputs) {
   }
   EXPECT_EQ(counted[0], counted[1]);
   EXPECT_GT(counted[0], 0);
+}
+
+template <typename TwinT>
+std::vector<float> run_twin(const TwinT& twin, Executor& exec, NormKind kind, bool with_beta, bool wide_stream,
+                            std::int64_t rows, std::int64_t hidden) {
+  const auto off_centre = [](std::int64_t i) { return 3 + 2 * static_cast<double>(random_value(1, i)); };
+  const Shape shape{rows, hidden};
+  const Tensor x = wide_stream ? make_tensor<float>(exec, shape, off_centre, 2) : twin.made(exec, shape, off_centre, 2);
+  const Tensor dy = twin.random(exec, shape, 2, 5);
+  const Tensor gamma = twin.random(exec, {hidden}, 3), beta = twin.random(exec, {hidden}, 4);
+  Tensor y = twin.empty(exec, shape), dx = wide_stream ? exec.empty(shape, DType::float32) : twin.empty(exec, shape);
+  Tensor mean = exec.zeros({rows}, DType::float32), rstd = exec.zeros({rows}, DType::float32);
+  Tensor dgamma = random_tensor<float>(exec, {hidden}, 7), dbeta = random_tensor<float>(exec, {hidden}, 8);
+  const bool centred = kind == NormKind::layer_norm;
+  norm_forward(exec, kind, x, gamma, with_beta ? beta.view_const() : ConstTensorView(), 1e-5, y,
+               centred ? mean.view() : TensorView(), rstd);
+  norm_backward(exec, kind, dy, x, gamma, centred ? mean.view_const() : ConstTensorView(), rstd, dx, dgamma,
+                with_beta ? dbeta.view() : TensorView());
+  std::vector<float> result;
+  twin.read(result, y);
+  if (wide_stream)
+    append(result, values<float>(dx));
+  else
+    twin.read(result, dx);
+  for (const Tensor* part : {&mean, &rstd, &dgamma, &dbeta}) append(result, values<float>(*part));
+  return result;
+}
+
+TEST(NormHalf, IsTheFloatKernelRoundedOnce) {
+  const std::int64_t shapes[][2] = {{1, 1}, {5, 7}, {130, 33}, {70, 127}, {3, 1000}};
+  for (const auto kind : {NormKind::layer_norm, NormKind::rms_norm})
+    for (const bool wide_stream : {false, true})
+      for (const auto& s : shapes)
+        expect_rounded_results([&](auto twin, Executor& exec) {
+          return run_twin(twin, exec, kind, kind == NormKind::layer_norm, wide_stream, s[0], s[1]);
+        });
+}
+
+TEST(NormHalf, MayOverwriteDy) {
+  TestExecutor exec;
+  const Tensor x = random_tensor<BFloat16>(exec, {70, 33}, 1), gamma = random_tensor<BFloat16>(exec, {33}, 3);
+  Tensor dy = random_tensor<BFloat16>(exec, {70, 33}, 2), dx = exec.empty({70, 33}, DType::bfloat16);
+  Tensor y = exec.empty({70, 33}, DType::bfloat16), rstd = exec.empty({70}, DType::float32);
+  Tensor dgamma = exec.zeros({33}, DType::float32);
+  norm_forward(exec, NormKind::rms_norm, x, gamma, {}, 1e-5, y, {}, rstd);
+  norm_backward(exec, NormKind::rms_norm, dy, x, gamma, {}, rstd, dx, dgamma, {});
+  norm_backward(exec, NormKind::rms_norm, dy, x, gamma, {}, rstd, dy, dgamma, {});
+  for (std::int64_t i = 0; i < dx.numel(); ++i)
+    ASSERT_EQ(dx.data<BFloat16>()[i].bits, dy.data<BFloat16>()[i].bits) << i;
+}
+
+TEST(NormHalf, RefusesOtherMixesAndCountsAlikeOnMeta) {
+  std::int64_t counted[2];
+  for (const bool meta : {false, true}) {
+    TestExecutor exec(1, meta ? Device::meta : Device::cpu);
+    Tensor x = exec.zeros({9, 8}, DType::bfloat16), f = exec.zeros({9, 8}, DType::float32);
+    Tensor w = exec.zeros({8}, DType::bfloat16), g = exec.zeros({8}, DType::float32);
+    Tensor s = exec.zeros({9}, DType::float32), narrow = exec.zeros({9}, DType::bfloat16);
+    norm_forward(exec, NormKind::layer_norm, x, w, w, 1e-5, x, s, s);
+    norm_forward(exec, NormKind::rms_norm, f, w, {}, 1e-5, x, {}, s);
+    norm_backward(exec, NormKind::layer_norm, x, f, w, s, s, f, g, g);
+    EXPECT_THROW(norm_forward(exec, NormKind::layer_norm, x, g, g, 1e-5, x, s, s), Error);
+    EXPECT_THROW(norm_forward(exec, NormKind::layer_norm, x, w, w, 1e-5, x, narrow, s), Error);
+    EXPECT_THROW(norm_forward(exec, NormKind::rms_norm, x, g, {}, 1e-5, f, {}, s), Error);
+    EXPECT_THROW(norm_backward(exec, NormKind::rms_norm, x, x, w, {}, s, x, w, {}), Error);
+    counted[meta ? 1 : 0] = exec.counters().bytes_moved;
+  }
+  EXPECT_EQ(counted[0], counted[1]);
 }
 
 }  // namespace

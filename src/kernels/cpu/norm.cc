@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/float16.h"
 #include "base/rng.h"
 #include "kernels/cpu/targets.inl"
 
@@ -14,26 +15,29 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/vector_math.inl"
+// behind vector_math.inl
+#include "kernels/cpu/element_types.inl"
 
 #ifndef MEGATRON_KERNELS_CPU_NORM_OPERANDS
 #define MEGATRON_KERNELS_CPU_NORM_OPERANDS
 namespace megatron::kernels::cpu {
 namespace {
 struct ForwardOperands {
-  const float *x, *gamma, *beta;
-  float* y;
+  DType x_type, type;  // of x; of gamma, beta, y
+  const void *x, *gamma, *beta;
+  void* y;
   std::int64_t hidden;
   bool centred;
   double eps;
 };
 
 struct BackwardOperands {
-  const float *dy, *x, *gamma;
-  float* dx;
+  DType x_type, type;  // of x and dx; of dy and gamma
+  const void *dy, *x, *gamma;
+  void* dx;
   float *dgamma, *dbeta;  // sums of this block of tokens; dbeta may be null
   std::int64_t hidden;
   bool centred;
-  float mean, rstd;
 };
 }  // namespace
 }  // namespace megatron::kernels::cpu
@@ -43,78 +47,94 @@ HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
 
 // Writes the row; returns its mean and reciprocal deviation.
-std::pair<float, float> norm_forward_row(const ForwardOperands& row) {
-  const auto size = static_cast<double>(row.hidden);
+template <typename X, typename T>
+std::pair<float, float> norm_forward_row(const ForwardOperands& operands, const X* x, T* y) {
+  const T *gamma = static_cast<const T*>(operands.gamma), *beta = static_cast<const T*>(operands.beta);
+  const auto size = static_cast<double>(operands.hidden);
   float mean = 0;
-  if (row.centred) {
+  if (operands.centred) {
     LaneSum sum;
-    for_each_lane_group(row.hidden, [&](std::int64_t i, auto part, std::int64_t valid)
-                                        HWY_ATTR { sum.add(part, load_valid(row.x + i, valid)); });
+    for_each_lane_group(operands.hidden, [&](std::int64_t i, auto part, std::int64_t valid)
+                                             HWY_ATTR { sum.add(part, load_valid(x + i, valid)); });
     mean = static_cast<float>(sum.total() / size);
   }
   const V centre = set(mean);
   LaneSum squares;
-  for_each_lane_group(row.hidden, [&](std::int64_t i, auto part, std::int64_t valid) HWY_ATTR {
-    const V d = hn::Sub(load_valid(row.x + i, valid, mean), centre);
+  for_each_lane_group(operands.hidden, [&](std::int64_t i, auto part, std::int64_t valid) HWY_ATTR {
+    const V d = hn::Sub(load_valid(x + i, valid, mean), centre);
     squares.add_product(part, d, d);
   });
-  const auto rstd = static_cast<float>(1.0 / std::sqrt(squares.total() / size + row.eps));
+  const auto rstd = static_cast<float>(1.0 / std::sqrt(squares.total() / size + operands.eps));
   const V scale = set(rstd);
-  for_each_vector(row.hidden, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
-    const V normal = hn::Mul(hn::Sub(load_valid(row.x + i, valid), centre), scale);
-    const V gamma = load_valid(row.gamma + i, valid);
-    store_valid(row.beta == nullptr ? hn::Mul(normal, gamma) : fma(normal, gamma, load_valid(row.beta + i, valid)),
-                row.y + i, valid);
+  for_each_vector(operands.hidden, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
+    const V normal = hn::Mul(hn::Sub(load_valid(x + i, valid), centre), scale);
+    const V weight = load_valid(gamma + i, valid);
+    store_valid(beta == nullptr ? hn::Mul(normal, weight) : fma(normal, weight, load_valid(beta + i, valid)), y + i,
+                valid);
   });
   return {mean, rstd};
 }
 
-void norm_forward_rows(const ForwardOperands& first, std::int64_t x_stride, std::int64_t y_stride, std::int64_t begin,
-                       std::int64_t end, float* mean, float* rstd) {
+template <typename X, typename T>
+void norm_forward_rows_of(const ForwardOperands& operands, std::int64_t x_stride, std::int64_t y_stride,
+                          std::int64_t begin, std::int64_t end, float* mean, float* rstd) {
   for (std::int64_t t = begin; t < end; ++t) {
-    ForwardOperands row = first;
-    row.x += t * x_stride;
-    row.y += t * y_stride;
-    const auto [centre, scale] = norm_forward_row(row);
-    if (row.centred) mean[t] = centre;
+    const auto [centre, scale] = norm_forward_row(operands, static_cast<const X*>(operands.x) + t * x_stride,
+                                                  static_cast<T*>(operands.y) + t * y_stride);
+    if (operands.centred) mean[t] = centre;
     rstd[t] = scale;
   }
 }
 
-void norm_backward_row(const BackwardOperands& row) {
-  const V centre = set(row.mean), scale = set(row.rstd);
-  LaneSum sum, dot;
-  for_each_lane_group(row.hidden, [&](std::int64_t i, auto part, std::int64_t valid) HWY_ATTR {
-    const V normal = hn::Mul(hn::Sub(load_valid(row.x + i, valid, row.mean), centre), scale);
-    const V dy = load_valid(row.dy + i, valid);
-    const V scaled = hn::Mul(dy, load_valid(row.gamma + i, valid));
-    if (row.centred) sum.add(part, scaled);
-    dot.add_product(part, scaled, normal);
-    store_valid(fma(dy, normal, load_valid(row.dgamma + i, valid)), row.dgamma + i, valid);
-    if (row.dbeta != nullptr) store_valid(hn::Add(load_valid(row.dbeta + i, valid), dy), row.dbeta + i, valid);
-  });
-  const auto size = static_cast<double>(row.hidden);
-  const V mean_grad = set(row.centred ? static_cast<float>(sum.total() / size) : 0.0F);
-  const V mean_dot = set(static_cast<float>(dot.total() / size));
-  for_each_vector(row.hidden, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
-    const V normal = hn::Mul(hn::Sub(load_valid(row.x + i, valid), centre), scale);
-    const V scaled = hn::Mul(load_valid(row.dy + i, valid), load_valid(row.gamma + i, valid));
-    store_valid(hn::Mul(scale, fnma(normal, mean_dot, hn::Sub(scaled, mean_grad))), row.dx + i, valid);
+void norm_forward_rows(const ForwardOperands& operands, std::int64_t x_stride, std::int64_t y_stride,
+                       std::int64_t begin, std::int64_t end, float* mean, float* rstd) {
+  with_stream_types(operands.x_type, operands.type, [&](auto x, auto type) HWY_ATTR {
+    norm_forward_rows_of<decltype(x), decltype(type)>(operands, x_stride, y_stride, begin, end, mean, rstd);
   });
 }
 
-void norm_backward_rows(const BackwardOperands& first, std::int64_t dy_stride, std::int64_t x_stride,
+template <typename X, typename T>
+void norm_backward_row(const BackwardOperands& operands, const T* dy, const X* x, X* dx, float mean, float rstd) {
+  const T* gamma = static_cast<const T*>(operands.gamma);
+  float *dgamma = operands.dgamma, *dbeta = operands.dbeta;
+  const V centre = set(mean), scale = set(rstd);
+  LaneSum sum, dot;
+  for_each_lane_group(operands.hidden, [&](std::int64_t i, auto part, std::int64_t valid) HWY_ATTR {
+    const V normal = hn::Mul(hn::Sub(load_valid(x + i, valid, mean), centre), scale);
+    const V grad = load_valid(dy + i, valid);
+    const V scaled = hn::Mul(grad, load_valid(gamma + i, valid));
+    if (operands.centred) sum.add(part, scaled);
+    dot.add_product(part, scaled, normal);
+    store_valid(fma(grad, normal, load_valid(dgamma + i, valid)), dgamma + i, valid);
+    if (dbeta != nullptr) store_valid(hn::Add(load_valid(dbeta + i, valid), grad), dbeta + i, valid);
+  });
+  const auto size = static_cast<double>(operands.hidden);
+  const V mean_grad = set(operands.centred ? static_cast<float>(sum.total() / size) : 0.0F);
+  const V mean_dot = set(static_cast<float>(dot.total() / size));
+  for_each_vector(operands.hidden, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
+    const V normal = hn::Mul(hn::Sub(load_valid(x + i, valid), centre), scale);
+    const V scaled = hn::Mul(load_valid(dy + i, valid), load_valid(gamma + i, valid));
+    store_valid(hn::Mul(scale, fnma(normal, mean_dot, hn::Sub(scaled, mean_grad))), dx + i, valid);
+  });
+}
+
+template <typename X, typename T>
+void norm_backward_rows_of(const BackwardOperands& operands, std::int64_t dy_stride, std::int64_t x_stride,
+                           std::int64_t dx_stride, const float* mean, const float* rstd, std::int64_t begin,
+                           std::int64_t end) {
+  for (std::int64_t t = begin; t < end; ++t)
+    norm_backward_row(operands, static_cast<const T*>(operands.dy) + t * dy_stride,
+                      static_cast<const X*>(operands.x) + t * x_stride, static_cast<X*>(operands.dx) + t * dx_stride,
+                      operands.centred ? mean[t] : 0.0F, rstd[t]);
+}
+
+void norm_backward_rows(const BackwardOperands& operands, std::int64_t dy_stride, std::int64_t x_stride,
                         std::int64_t dx_stride, const float* mean, const float* rstd, std::int64_t begin,
                         std::int64_t end) {
-  for (std::int64_t t = begin; t < end; ++t) {
-    BackwardOperands row = first;
-    row.dy += t * dy_stride;
-    row.x += t * x_stride;
-    row.dx += t * dx_stride;
-    row.mean = row.centred ? mean[t] : 0.0F;
-    row.rstd = rstd[t];
-    norm_backward_row(row);
-  }
+  with_stream_types(operands.x_type, operands.type, [&](auto x, auto type) HWY_ATTR {
+    norm_backward_rows_of<decltype(x), decltype(type)>(operands, dy_stride, x_stride, dx_stride, mean, rstd, begin,
+                                                       end);
+  });
 }
 
 }  // namespace megatron::kernels::cpu::HWY_NAMESPACE
@@ -133,16 +153,11 @@ HWY_EXPORT(norm_backward_rows);
 void norm_forward(Executor& exec, NormKind kind, ConstTensorView x, ConstTensorView gamma, ConstTensorView beta,
                   double eps, TensorView y, TensorView mean, TensorView rstd) noexcept {
   const bool centred = kind == NormKind::layer_norm;
-  const ForwardOperands first{x.data<float>(),
-                              gamma.data<float>(),
-                              beta.num_dims() == 0 ? nullptr : beta.data<float>(),
-                              y.data<float>(),
-                              x.size(1),
-                              centred,
-                              eps};
+  const ForwardOperands operands{x.dtype,   y.dtype, x.pointer, gamma.pointer, beta.pointer, y.pointer,
+                                 x.size(1), centred, eps};
   float* means = centred ? mean.data<float>() : nullptr;
   parallel_rows(exec, x.size(0), x.size(1), [&](std::int64_t begin, std::int64_t end) {
-    HWY_DYNAMIC_DISPATCH(norm_forward_rows)(first, x.stride(0), y.stride(0), begin, end, means, rstd.data<float>());
+    HWY_DYNAMIC_DISPATCH(norm_forward_rows)(operands, x.stride(0), y.stride(0), begin, end, means, rstd.data<float>());
   });
 }
 
@@ -157,20 +172,20 @@ void norm_backward(Executor& exec, NormKind kind, ConstTensorView dy, ConstTenso
   const bool centred = kind == NormKind::layer_norm, has_beta = dbeta.num_dims() != 0;
   float* beta_parts = parts + blocks * hidden;
   exec.parallel_for(blocks, [&](std::int64_t block, int) {
-    BackwardOperands first{dy.data<float>(),
-                           x.data<float>(),
-                           gamma.data<float>(),
-                           dx.data<float>(),
-                           parts + block * hidden,
-                           has_beta ? beta_parts + block * hidden : nullptr,
-                           hidden,
-                           centred,
-                           0,
-                           0};
-    std::fill_n(first.dgamma, hidden, 0.0F);
-    if (has_beta) std::fill_n(first.dbeta, hidden, 0.0F);
+    const BackwardOperands operands{x.dtype,
+                                    dy.dtype,
+                                    dy.pointer,
+                                    x.pointer,
+                                    gamma.pointer,
+                                    dx.pointer,
+                                    parts + block * hidden,
+                                    has_beta ? beta_parts + block * hidden : nullptr,
+                                    hidden,
+                                    centred};
+    std::fill_n(operands.dgamma, hidden, 0.0F);
+    if (has_beta) std::fill_n(operands.dbeta, hidden, 0.0F);
     HWY_DYNAMIC_DISPATCH(norm_backward_rows)
-    (first, dy.stride(0), x.stride(0), dx.stride(0), centred ? mean.data<float>() : nullptr, rstd.data<float>(),
+    (operands, dy.stride(0), x.stride(0), dx.stride(0), centred ? mean.data<float>() : nullptr, rstd.data<float>(),
      block * kTokenBlock, std::min(rows, (block + 1) * kTokenBlock));
   });
   add_tree_of_rows(exec, parts, blocks, hidden, dgamma.data<float>());

@@ -5,7 +5,7 @@
 
 namespace megatron::kernels::cpu {
 
-// As kernels/norm.h, fp32. Row sums in double over 16 lanes.
+// As kernels/norm.h, fp32 and 16 bits. Row sums in double over 16 lanes.
 void norm_forward(Executor& exec, NormKind kind, ConstTensorView x, ConstTensorView gamma, ConstTensorView beta,
                   double eps, TensorView y, TensorView mean, TensorView rstd) noexcept;
 /// Floats of `parts`, the column sums of blocks of tokens.

@@ -5,6 +5,9 @@
 
 namespace megatron::kernels {
 
+// All operands of a call have one dtype: float32, float64 (the oracle), bfloat16 or float16. 16-bit values are widened,
+// computed with as the float32 kernel does, and rounded once to nearest even.
+
 enum class ActivationKind : std::uint8_t { gelu_tanh, gelu_erf, squared_relu, silu };
 
 /// y[T,F] = act(x[T,F]). y may alias x.

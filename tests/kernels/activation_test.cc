@@ -1,6 +1,6 @@
 #include "kernels/activation.h"
 
-#include "kernel_testing.h"
+#include "half_testing.h"
 
 namespace megatron::kernels {
 namespace {
@@ -140,6 +140,36 @@ TEST(Activation, ChecksShapesAndCountsOnMeta) {
   }
   EXPECT_EQ(counted[0], (24 + 12) * 4);
   EXPECT_EQ(counted[0], counted[1]);
+}
+
+TEST(ActivationHalf, IsTheFloatKernelRoundedOnce) {
+  for (const auto kind : kKinds)
+    for (const std::int64_t width : {1, 7, 33, 127})
+      expect_rounded_results([&](auto twin, Executor& exec) {
+        std::vector<float> result;
+        const Tensor x = twin.random(exec, {23, 2 * width}, 1, 3, 8), dy = twin.random(exec, {23, 2 * width}, 2, 1);
+        const Tensor half_dy = twin.random(exec, {23, width}, 3);
+        Tensor y = twin.empty(exec, {23, 2 * width}), gated = twin.empty(exec, {23, width});
+        activation_forward(exec, kind, x, y);
+        twin.read(result, y);
+        activation_backward(exec, kind, dy, x, y);
+        twin.read(result, y);
+        gated_activation_forward(exec, kind, x, gated);
+        twin.read(result, gated);
+        gated_activation_backward(exec, kind, half_dy, x, y);
+        twin.read(result, y);
+        return result;
+      });
+}
+
+TEST(ActivationHalf, LargeFloat16ResultsAreInfinite) {
+  TestExecutor exec;
+  const Tensor x = make_tensor<Float16>(exec, {1, 5}, [](std::int64_t) { return 300.0; });
+  Tensor y = exec.empty({1, 5}, DType::float16);
+  activation_forward(exec, ActivationKind::squared_relu, x, y);
+  for (std::int64_t i = 0; i < 5; ++i) EXPECT_TRUE(std::isinf(static_cast<float>(y.data<Float16>()[i])));
+  Tensor wide = exec.empty({1, 5}, DType::float32);
+  EXPECT_THROW(activation_forward(exec, ActivationKind::silu, x, wide), Error);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "kernels/embedding.h"
 
-#include "kernel_testing.h"
+#include "half_testing.h"
 
 namespace megatron::kernels {
 namespace {
@@ -51,6 +51,45 @@ TEST(Embedding, DoubleEmptyAndMeta) {
   }
   EXPECT_EQ(counted[0], counted[1]);
   EXPECT_GT(counted[0], 0);
+}
+
+TEST(EmbeddingHalf, LooksUpExactlyAndAddsInFloat) {
+  constexpr std::int64_t kTokens = 150, kRows = 11, kFirst = 4;
+  std::vector<std::int64_t> ids;
+  for (std::int64_t t = 0; t < kTokens; ++t) ids.push_back(t * 7 % 20);
+  for (const std::int64_t hidden : {1, 7, 33, 127})
+    expect_rounded_results([&](auto twin, Executor& exec) {
+      std::vector<float> result;
+      const Tensor table = twin.random(exec, {kRows, hidden}, 1, 2), dy = twin.random(exec, {kTokens, hidden}, 2, 1);
+      Tensor y = twin.empty(exec, {kTokens, hidden}), wide = exec.empty({kTokens, hidden}, DType::float32);
+      Tensor grad = random_tensor<float>(exec, {kRows, hidden}, 3, 3);
+      embedding_forward(exec, table, ids.data(), kFirst, y);
+      twin.read(result, y);
+      embedding_forward(exec, table, ids.data(), kFirst, wide);
+      append(result, values<float>(wide));
+      embedding_backward(exec, dy, ids.data(), kFirst, grad);
+      append(result, values<float>(grad));
+      return result;
+    });
+}
+
+TEST(EmbeddingHalf, RefusesOtherMixesAndCountsAlikeOnMeta) {
+  const std::vector<std::int64_t> ids(3, 0);
+  std::int64_t counted[2];
+  for (const bool meta : {false, true}) {
+    TestExecutor exec(1, meta ? Device::meta : Device::cpu);
+    Tensor b = exec.zeros({3, 8}, DType::bfloat16), h = exec.zeros({3, 8}, DType::float16);
+    Tensor f = exec.zeros({3, 8}, DType::float32);
+    const std::int64_t* place = meta ? nullptr : ids.data();
+    embedding_forward(exec, b, place, 0, b);
+    embedding_forward(exec, b, place, 0, f);
+    embedding_backward(exec, b, place, 0, f);
+    EXPECT_THROW(embedding_forward(exec, f, place, 0, b), Error);
+    EXPECT_THROW(embedding_forward(exec, h, place, 0, b), Error);
+    EXPECT_THROW(embedding_backward(exec, b, place, 0, b), Error);
+    counted[meta ? 1 : 0] = exec.counters().bytes_moved;
+  }
+  EXPECT_EQ(counted[0], counted[1]);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "kernels/rope.h"
 
-#include "kernel_testing.h"
+#include "half_testing.h"
 
 namespace megatron::kernels {
 namespace {
@@ -91,6 +91,30 @@ TEST(Rope, CountsTheSameOnMeta) {
   }
   EXPECT_EQ(counted[0], 4 * (2 * 2 * 3 * 6 + 2 * 2 * 3));
   EXPECT_EQ(counted[0], counted[1]);
+}
+
+TEST(RopeHalf, IsTheFloatKernelRoundedOnce) {
+  constexpr std::int64_t kTokens = 29, kHeads = 3;
+  std::vector<std::int64_t> positions;
+  for (std::int64_t t = 0; t < kTokens; ++t) positions.push_back(t * 5 % 40);
+  for (const std::int64_t rotated : {1, 7, 33})
+    for (const bool interleaved : {false, true})
+      for (const bool inverse : {false, true})
+        expect_rounded_results([&](auto twin, Executor& exec) {
+          const auto angle = [&](std::int64_t i) { return static_cast<double>(i / rotated) / (1 + i % rotated); };
+          const Tensor cos =
+              make_tensor<float>(exec, {40, rotated}, [&](std::int64_t i) { return std::cos(angle(i)); });
+          const Tensor sin =
+              make_tensor<float>(exec, {40, rotated}, [&](std::int64_t i) { return std::sin(angle(i)); });
+          Tensor x = twin.random(exec, {kTokens, kHeads, 2 * rotated + 3}, 1, 2);
+          rope_in_place(exec, x, cos, sin, positions.data(), interleaved, inverse);
+          std::vector<float> result;
+          twin.read(result, x);
+          return result;
+        });
+  TestExecutor exec;
+  Tensor x = exec.zeros({kTokens, kHeads, 8}, DType::bfloat16), table = exec.zeros({40, 4}, DType::bfloat16);
+  EXPECT_THROW(rope_in_place(exec, x, table, table, positions.data(), false, false), Error);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/float16.h"
 #include "base/rng.h"
 #include "kernels/cpu/targets.inl"
 
@@ -14,6 +15,8 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/vector_math.inl"
+// behind vector_math.inl
+#include "kernels/cpu/element_types.inl"
 
 HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
@@ -50,22 +53,23 @@ HWY_INLINE V activate(V x, V& slope) {
   }
 }
 
+template <typename T>
 struct Row {
-  const float *x, *dy;
-  float* out;
+  const T *x, *dy;
+  T* out;
   std::int64_t width;
 };
 
-template <ActivationKind kKind>
-void forward_row(const Row& row) {
+template <ActivationKind kKind, typename T>
+void forward_row(const Row<T>& row) {
   for_each_vector(row.width, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     V slope;
     store_valid(activate<kKind, false>(load_valid(row.x + i, valid), slope), row.out + i, valid);
   });
 }
 
-template <ActivationKind kKind>
-void backward_row(const Row& row) {
+template <ActivationKind kKind, typename T>
+void backward_row(const Row<T>& row) {
   for_each_vector(row.width, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     V slope;
     activate<kKind, true>(load_valid(row.x + i, valid), slope);
@@ -73,8 +77,8 @@ void backward_row(const Row& row) {
   });
 }
 
-template <ActivationKind kKind>
-void gated_forward_row(const Row& row) {
+template <ActivationKind kKind, typename T>
+void gated_forward_row(const Row<T>& row) {
   for_each_vector(row.width, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     V slope;
     const V y = activate<kKind, false>(load_valid(row.x + i, valid), slope);
@@ -82,8 +86,8 @@ void gated_forward_row(const Row& row) {
   });
 }
 
-template <ActivationKind kKind>
-void gated_backward_row(const Row& row) {
+template <ActivationKind kKind, typename T>
+void gated_backward_row(const Row<T>& row) {
   for_each_vector(row.width, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     V slope;
     const V dy = load_valid(row.dy + i, valid);
@@ -94,21 +98,22 @@ void gated_backward_row(const Row& row) {
   });
 }
 
-template <ActivationKind kKind>
-void run_row(bool gated, const Row& row) {
+template <ActivationKind kKind, typename T>
+void run_row(bool gated, const Row<T>& row) {
   if (row.dy == nullptr)
     gated ? gated_forward_row<kKind>(row) : forward_row<kKind>(row);
   else
     gated ? gated_backward_row<kKind>(row) : backward_row<kKind>(row);
 }
 
-void activation_rows(ActivationKind kind, bool gated, ConstTensorView dy, ConstTensorView x, TensorView out,
-                     std::int64_t begin, std::int64_t end) {
+template <typename T>
+void activation_rows_of(ActivationKind kind, bool gated, const ConstTensorView& dy, const ConstTensorView& x,
+                        const TensorView& out, std::int64_t begin, std::int64_t end) {
   const bool backward = dy.num_dims() != 0;
   for (std::int64_t t = begin; t < end; ++t) {
-    const Row row{static_cast<const float*>(x.pointer) + t * x.strides[0],
-                  backward ? static_cast<const float*>(dy.pointer) + t * dy.strides[0] : nullptr,
-                  static_cast<float*>(out.pointer) + t * out.strides[0], gated ? x.shape[1] / 2 : x.shape[1]};
+    const Row<T> row{static_cast<const T*>(x.pointer) + t * x.strides[0],
+                     backward ? static_cast<const T*>(dy.pointer) + t * dy.strides[0] : nullptr,
+                     static_cast<T*>(out.pointer) + t * out.strides[0], gated ? x.shape[1] / 2 : x.shape[1]};
     switch (kind) {
       case ActivationKind::gelu_tanh:
         run_row<ActivationKind::gelu_tanh>(gated, row);
@@ -124,6 +129,12 @@ void activation_rows(ActivationKind kind, bool gated, ConstTensorView dy, ConstT
         break;
     }
   }
+}
+
+void activation_rows(ActivationKind kind, bool gated, ConstTensorView dy, ConstTensorView x, TensorView out,
+                     std::int64_t begin, std::int64_t end) {
+  with_type(x.dtype,
+            [&](auto type) HWY_ATTR { activation_rows_of<decltype(type)>(kind, gated, dy, x, out, begin, end); });
 }
 
 }  // namespace megatron::kernels::cpu::HWY_NAMESPACE

@@ -16,7 +16,7 @@ void check_logits(const tensor::ViewBase& logits, std::int64_t valid) {
 void row_max(Executor& exec, ConstTensorView logits, std::int64_t valid, TensorView row_max) {
   const KernelSpan span(exec, "row_max");
   check_logits(logits, valid);
-  check_vector(row_max, logits.size(0), logits.dtype, "row_max");
+  check_vector(row_max, logits.size(0), accumulation_dtype(logits.dtype), "row_max");
   count_bytes(exec, logits.size(0) * valid * dtype_size(logits.dtype) + row_max.bytes());
   if (exec.is_meta() || logits.size(0) == 0) return;
   if (is_double(logits))
@@ -29,9 +29,9 @@ void softmax_statistics(Executor& exec, ConstTensorView logits, std::int64_t val
                         const std::int64_t* labels, std::int64_t first_column, TensorView sum_exp, TensorView target) {
   const KernelSpan span(exec, "softmax_statistics");
   check_logits(logits, valid);
-  check_vector(max, logits.size(0), logits.dtype, "max");
-  check_vector(sum_exp, logits.size(0), logits.dtype, "sum_exp");
-  check_vector(target, logits.size(0), logits.dtype, "target");
+  check_vector(max, logits.size(0), accumulation_dtype(logits.dtype), "max");
+  check_vector(sum_exp, logits.size(0), accumulation_dtype(logits.dtype), "sum_exp");
+  check_vector(target, logits.size(0), accumulation_dtype(logits.dtype), "target");
   check_pointer(exec, labels, logits.size(0), "labels");
   count_bytes(exec, logits.size(0) * valid * dtype_size(logits.dtype) + max.bytes() + sum_exp.bytes() + target.bytes());
   if (exec.is_meta() || logits.size(0) == 0) return;
@@ -46,9 +46,9 @@ void softmax_gradient_in_place(Executor& exec, TensorView logits, std::int64_t v
                                ConstTensorView seed) {
   const KernelSpan span(exec, "softmax_gradient_in_place");
   check_logits(logits, valid);
-  check_vector(max, logits.size(0), logits.dtype, "max");
-  check_vector(sum_exp, logits.size(0), logits.dtype, "sum_exp");
-  check_vector(seed, logits.size(0), logits.dtype, "seed");
+  check_vector(max, logits.size(0), accumulation_dtype(logits.dtype), "max");
+  check_vector(sum_exp, logits.size(0), accumulation_dtype(logits.dtype), "sum_exp");
+  check_vector(seed, logits.size(0), accumulation_dtype(logits.dtype), "seed");
   check_pointer(exec, labels, logits.size(0), "labels");
   count_operands(exec, logits, logits, max, sum_exp, seed);
   if (exec.is_meta() || logits.numel() == 0) return;

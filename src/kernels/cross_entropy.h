@@ -6,6 +6,9 @@
 
 namespace megatron::kernels {
 
+// logits are float32, float64 (the oracle), bfloat16 or float16; everything per row (max, sums, targets, seeds) is
+// float32, or float64 beside float64 logits. Only the gradient of 16-bit logits is rounded, once, to their type.
+
 /// row_max[t] = max over the first `valid` columns of logits[T,V] (−inf when valid is 0).
 void row_max(Executor& exec, ConstTensorView logits, std::int64_t valid, TensorView row_max);
 /// sum_exp[t] = Σ over valid columns exp(logits − max[t]); target[t] = logits[t, label − first_column] − max[t] if the

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "kernel_testing.h"
+#include "half_testing.h"
 
 namespace megatron::kernels {
 namespace {
@@ -132,6 +132,63 @@ TEST(CrossEntropy, EmptyAndMetaInputs) {
   }
   EXPECT_EQ(counted[0], counted[1]);
   EXPECT_GT(counted[0], 0);
+}
+
+TEST(CrossEntropyHalf, StatisticsAreExactlyTheFloatKernelsAndTheGradientIsRoundedOnce) {
+  constexpr std::int64_t kRows = 37, kFirst = 3;
+  for (const std::int64_t width : {1, 7, 33, 127, 1000})
+    for (const std::int64_t valid : {width, width * 3 / 4}) {
+      std::vector<std::int64_t> labels;
+      for (std::int64_t t = 0; t < kRows; ++t) labels.push_back(t * 31 % (width + 8));
+      expect_rounded_results([&](auto twin, Executor& exec) {
+        std::vector<float> result;
+        Tensor logits = twin.random(exec, {kRows, width}, 1, 3, 20);
+        Tensor max = exec.zeros({kRows}, DType::float32), sum = exec.zeros({kRows}, DType::float32);
+        Tensor target = exec.zeros({kRows}, DType::float32);
+        const Tensor seed =
+            make_tensor<float>(exec, {kRows}, [](std::int64_t i) { return i % 5 == 0 ? 0.0 : 0.25 * i; });
+        row_max(exec, logits, valid, max);
+        softmax_statistics(exec, logits, valid, max, labels.data(), kFirst, sum, target);
+        for (const Tensor* part : {&max, &sum, &target}) append(result, values<float>(*part));
+        softmax_gradient_in_place(exec, logits, valid, max, sum, labels.data(), kFirst, seed);
+        twin.read(result, logits);
+        return result;
+      });
+    }
+}
+
+// Against the formula in double: half a unit in the last place of bfloat16 and what float32 adds.
+TEST(CrossEntropyHalf, GradientAgreesWithTheFormula) {
+  constexpr std::int64_t kWidth = 50;
+  TestExecutor exec;
+  Tensor logits = random_tensor<BFloat16>(exec, {1, kWidth}, 1, 0, 4);
+  const std::vector<BFloat16> before = values<BFloat16>(logits);
+  Tensor max = exec.zeros({1}, DType::float32), sum = exec.zeros({1}, DType::float32);
+  Tensor target = exec.zeros({1}, DType::float32);
+  const Tensor seed = make_tensor<float>(exec, {1}, [](std::int64_t) { return 3.0; });
+  const std::int64_t label = 17;
+  row_max(exec, logits, kWidth, max);
+  softmax_statistics(exec, logits, kWidth, max, &label, 0, sum, target);
+  softmax_gradient_in_place(exec, logits, kWidth, max, sum, &label, 0, seed);
+  double total = 0;
+  for (const BFloat16 x : before) total += std::exp(static_cast<double>(static_cast<float>(x)));
+  for (std::int64_t v = 0; v < kWidth; ++v) {
+    const double x = static_cast<double>(static_cast<float>(before[static_cast<std::size_t>(v)]));
+    const double expected = 3 * (std::exp(x) / total - (v == label ? 1 : 0));
+    EXPECT_NEAR(static_cast<double>(static_cast<float>(logits.data<BFloat16>()[v])), expected,
+                std::abs(expected) * (0x1p-8 + 0x1p-18));
+  }
+}
+
+TEST(CrossEntropyHalf, MaskedRowsBecomeZero) {
+  TestExecutor exec;
+  Tensor logits = make_tensor<Float16>(exec, {2, 33}, [](std::int64_t) { return std::nan(""); });
+  const Tensor zero = exec.zeros({2}, DType::float32);
+  const std::int64_t labels[] = {1, 2};
+  softmax_gradient_in_place(exec, logits, 33, zero, zero, labels, 0, zero);
+  for (std::int64_t i = 0; i < 66; ++i) EXPECT_EQ(logits.data<Float16>()[i].bits, 0);
+  Tensor narrow = exec.zeros({2}, DType::float16);
+  EXPECT_THROW(row_max(exec, logits, 33, narrow), Error);
 }
 
 }  // namespace

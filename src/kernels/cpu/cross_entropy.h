@@ -5,7 +5,7 @@
 
 namespace megatron::kernels::cpu {
 
-// As kernels/cross_entropy.h, fp32. Row sums in double over 16 lanes.
+// As kernels/cross_entropy.h, fp32 and 16 bits. Row sums in double over 16 lanes.
 void row_max(Executor& exec, ConstTensorView logits, std::int64_t valid, TensorView row_max) noexcept;
 void softmax_statistics(Executor& exec, ConstTensorView logits, std::int64_t valid, ConstTensorView max,
                         const std::int64_t* labels, std::int64_t first_column, TensorView sum_exp,

@@ -12,38 +12,50 @@ void check_flat(const tensor::ViewBase& view, const tensor::ViewBase& like, cons
   MEGATRON_CHECK_EQ(view.numel(), like.numel(), name, " has shape ", view.shape);
   MEGATRON_CHECK(view.is_contiguous(), name, " is not dense");
 }
+
+// The 16-bit copy of p, if there is one.
+void check_rounded(const TensorView& rounded, const TensorView& p) {
+  if (is_null(rounded)) return;
+  MEGATRON_CHECK(is_half(rounded.dtype) && p.dtype == DType::float32, "rounded is ", dtype_name(rounded.dtype),
+                 ", p is ", dtype_name(p.dtype));
+  check_flat(rounded, rounded, "rounded");
+  MEGATRON_CHECK_EQ(rounded.numel(), p.numel(), "rounded has shape ", rounded.shape);
+}
 }  // namespace
 
-void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v) {
+void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v,
+                TensorView rounded) {
   const KernelSpan span(exec, "adamw_step");
-  check_floating(p, "p");
+  check_wide(p, "p");
   check_flat(p, p, "p");
   check_flat(g, p, "g");
   check_flat(m, p, "m");
   check_flat(v, p, "v");
-  count_operands(exec, p, p, g, m, m, v, v);
+  check_rounded(rounded, p);
+  count_operands(exec, p, p, g, m, m, v, v, rounded);
   if (exec.is_meta() || p.numel() == 0) return;
   if (is_double(p))
     ref::adamw_step(step, p, g, m, v);
   else
-    cpu::adamw_step(exec, step, p, g, m, v);
+    cpu::adamw_step(exec, step, p, g, m, v, rounded);
 }
 
 void sgd_step(Executor& exec, double lr, double momentum, double weight_decay, double grad_scale, bool first,
-              TensorView p, ConstTensorView g, TensorView buf) {
+              TensorView p, ConstTensorView g, TensorView buf, TensorView rounded) {
   const KernelSpan span(exec, "sgd_step");
-  check_floating(p, "p");
+  check_wide(p, "p");
   check_flat(p, p, "p");
   check_flat(g, p, "g");
   MEGATRON_CHECK(!is_null(buf) || momentum == 0, "momentum ", momentum, " needs a buffer");
   if (!is_null(buf)) check_flat(buf, p, "buf");
-  count_operands(exec, p, p, g, buf, buf);
+  check_rounded(rounded, p);
+  count_operands(exec, p, p, g, buf, buf, rounded);
   if (exec.is_meta() || p.numel() == 0) return;
   const ref::SgdStep step{lr, momentum, weight_decay, grad_scale, first};
   if (is_double(p))
     ref::sgd_step(step, p, g, buf);
   else
-    cpu::sgd_step(exec, step, p, g, buf);
+    cpu::sgd_step(exec, step, p, g, buf, rounded);
 }
 
 void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) {

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "kernel_testing.h"
+#include "half_testing.h"
 #include "kernels/initialize.h"
 
 namespace megatron::kernels {
@@ -165,6 +165,95 @@ TEST(OptimizerStep, EmptyMetaAndWrongShapes) {
       EXPECT_THROW(adamw_step(exec, adam_step(1), p, wrong, p, p), Error);
       EXPECT_THROW(sgd_step(exec, 0.1, 0.9, 0, 1, true, p, p, {}), Error);
     }
+    counted[meta ? 1 : 0] = exec.counters().bytes_moved;
+  }
+  EXPECT_EQ(counted[0], counted[1]);
+}
+
+template <typename T>
+void check_rounded_weights(int threads, bool adam) {
+  TestExecutor exec(threads);
+  Tensor p = random_tensor<float>(exec, {kSize}, 1, 0, 3), m = exec.zeros({kSize}, DType::float32);
+  Tensor v = exec.zeros({kSize}, DType::float32), rounded = exec.zeros({kSize}, DTypeOf<T>::value);
+  Tensor plain = random_tensor<float>(exec, {kSize}, 1, 0, 3), m2 = exec.zeros({kSize}, DType::float32);
+  Tensor v2 = exec.zeros({kSize}, DType::float32);
+  for (int step = 1; step <= 2; ++step) {
+    const Tensor g = random_tensor<float>(exec, {kSize}, 10 + static_cast<std::uint32_t>(step));
+    const AdamStep factors{1e-2, 0.9, 0.999, 1e-8, 0.1, 1 - std::pow(0.9, step), 1 - std::pow(0.999, step), 0.5};
+    if (adam) {
+      adamw_step(exec, factors, p, g, m, v, rounded);
+      adamw_step(exec, factors, plain, g, m2, v2);
+    } else {
+      sgd_step(exec, 0.1, 0.9, 0.01, 0.5, step == 1, p, g, m, rounded);
+      sgd_step(exec, 0.1, 0.9, 0.01, 0.5, step == 1, plain, g, m2);
+    }
+  }
+  EXPECT_TRUE(same_bits(values<float>(p), values<float>(plain)));
+  EXPECT_TRUE(same_bits(values<float>(m), values<float>(m2)));
+  for (std::int64_t i = 0; i < kSize; ++i) ASSERT_EQ(rounded.data<T>()[i].bits, T(p.data<float>()[i]).bits) << i;
+}
+
+TEST(OptimizerStepHalf, TheCopyIsTheRoundedWeightAndTheStepStaysWhatItWas) {
+  for (const std::string& isa : supported_isas()) {
+    use_isa(isa);
+    for (const int threads : {1, 4})
+      for (const bool adam : {false, true}) {
+        check_rounded_weights<BFloat16>(threads, adam);
+        check_rounded_weights<Float16>(threads, adam);
+      }
+  }
+  use_isa("");
+}
+
+template <typename T>
+void check_norm_and_tests() {
+  TestExecutor exec(3);
+  Tensor x = random_tensor<T>(exec, {kSize}, 1);
+  const Tensor wide = make_tensor<float>(
+      exec, {kSize}, [&](std::int64_t i) { return static_cast<double>(static_cast<float>(x.data<T>()[i])); });
+  ExactSum whole, expected, parts;
+  add_squared_norm(exec, x, whole);
+  add_squared_norm(exec, wide, expected);
+  add_squared_norm(exec, x.slice(0, 0, 6400), parts);
+  add_squared_norm(exec, x.slice(0, 6400, kSize), parts);
+  EXPECT_EQ(whole.value(), expected.value());
+  EXPECT_EQ(whole.value(), parts.value());
+  EXPECT_TRUE(all_finite(exec, x));
+  EXPECT_EQ(count_zeros(exec, x), count_zeros(exec, wide));
+  for (const std::int64_t at : {std::int64_t{0}, std::int64_t{16383}, kSize - 1}) {
+    const T old = x.data<T>()[at];
+    for (const float bad : {std::nanf(""), std::numeric_limits<float>::infinity(), -1e30F}) {
+      x.data<T>()[at] = T(bad);
+      EXPECT_EQ(all_finite(exec, x), std::isfinite(static_cast<float>(T(bad)))) << at;
+    }
+    x.data<T>()[at] = T(0.0F);
+    EXPECT_EQ(count_zeros(exec, x), count_zeros(exec, wide) + 1);
+    x.data<T>()[at] = old;
+  }
+}
+
+TEST(OptimizerStepHalf, NormsFiniteTestsAndZeros) {
+  for (const std::string& isa : supported_isas()) {
+    use_isa(isa);
+    check_norm_and_tests<BFloat16>();
+    check_norm_and_tests<Float16>();
+  }
+  use_isa("");
+}
+
+TEST(OptimizerStepHalf, RefusesOtherMixesAndCountsAlikeOnMeta) {
+  std::int64_t counted[2];
+  for (const bool meta : {false, true}) {
+    TestExecutor exec(1, meta ? Device::meta : Device::cpu);
+    Tensor p = exec.zeros({100}, DType::float32), b = exec.zeros({100}, DType::bfloat16);
+    Tensor d = exec.zeros({100}, DType::float64), shorter = exec.zeros({99}, DType::bfloat16);
+    const AdamStep step{1e-2, 0.9, 0.999, 1e-8, 0.1, 0.1, 0.001, 1};
+    adamw_step(exec, step, p, p, p, p, b);
+    sgd_step(exec, 0.1, 0, 0, 1, true, p, p, {}, b);
+    EXPECT_THROW(adamw_step(exec, step, p, p, p, p, shorter), Error);
+    EXPECT_THROW(adamw_step(exec, step, p, p, p, p, d), Error);
+    EXPECT_THROW(adamw_step(exec, step, d, d, d, d, b), Error);
+    EXPECT_THROW(adamw_step(exec, step, b, b, b, b), Error);
     counted[meta ? 1 : 0] = exec.counters().bytes_moved;
   }
   EXPECT_EQ(counted[0], counted[1]);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/float16.h"
 #include "base/rng.h"
 #include "kernels/cpu/targets.inl"
 
@@ -15,6 +16,8 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/vector_math.inl"
+// behind vector_math.inl
+#include "kernels/cpu/element_types.inl"
 
 #ifndef MEGATRON_KERNELS_CPU_OPTIMIZER_OPERANDS
 #define MEGATRON_KERNELS_CPU_OPTIMIZER_OPERANDS
@@ -34,7 +37,16 @@ struct SgdFactors {
 HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
 
-void adamw_piece(const AdamFactors& f, float* p, const float* g, float* m, float* v, std::int64_t count) {
+// New weights from element i on, to p and to `rounded`; with float elements the latter is not there.
+template <typename T>
+HWY_INLINE void store_weights(V weights, float* p, [[maybe_unused]] T* rounded, std::int64_t i, std::int64_t valid) {
+  store_valid(weights, p + i, valid);
+  if constexpr (sizeof(T) == 2) store_valid(weights, rounded + i, valid);
+}
+
+template <typename T>
+void adamw_piece_of(const AdamFactors& f, float* p, const float* g, float* m, float* v, T* rounded,
+                    std::int64_t count) {
   const V beta1 = set(f.beta1), beta2 = set(f.beta2), rest1 = set(f.rest1), rest2 = set(f.rest2);
   for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     const V grad = hn::Mul(set(f.grad_scale), load_valid(g + i, valid));
@@ -45,11 +57,18 @@ void adamw_piece(const AdamFactors& f, float* p, const float* g, float* m, float
     const V update = fma(set(f.decay), weight, hn::Div(hn::Mul(first, set(f.correct1)), root));
     store_valid(first, m + i, valid);
     store_valid(second, v + i, valid);
-    store_valid(fnma(set(f.lr), update, weight), p + i, valid);
+    store_weights(fnma(set(f.lr), update, weight), p, rounded, i, valid);
   });
 }
 
-void sgd_piece(const SgdFactors& f, float* p, const float* g, float* buf, std::int64_t count) {
+void adamw_piece(const AdamFactors& f, float* p, const float* g, float* m, float* v, DType dtype, void* rounded,
+                 std::int64_t count) {
+  with_type(dtype,
+            [&](auto type) HWY_ATTR { adamw_piece_of(f, p, g, m, v, static_cast<decltype(type)*>(rounded), count); });
+}
+
+template <typename T>
+void sgd_piece_of(const SgdFactors& f, float* p, const float* g, float* buf, T* rounded, std::int64_t count) {
   for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     const V weight = load_valid(p + i, valid);
     V change = fma(set(f.decay), weight, hn::Mul(set(f.grad_scale), load_valid(g + i, valid)));
@@ -57,8 +76,18 @@ void sgd_piece(const SgdFactors& f, float* p, const float* g, float* buf, std::i
       if (!f.first) change = fma(set(f.momentum), load_valid(buf + i, valid), change);
       store_valid(change, buf + i, valid);
     }
-    store_valid(fnma(set(f.lr), change, weight), p + i, valid);
+    store_weights(fnma(set(f.lr), change, weight), p, rounded, i, valid);
   });
+}
+
+void sgd_piece(const SgdFactors& f, float* p, const float* g, float* buf, DType dtype, void* rounded,
+               std::int64_t count) {
+  with_type(dtype,
+            [&](auto type) HWY_ATTR { sgd_piece_of(f, p, g, buf, static_cast<decltype(type)*>(rounded), count); });
+}
+
+void widen_piece(DType dtype, const void* from, float* to, std::int64_t count) {
+  with_type(dtype, [&](auto type) HWY_ATTR { convert(static_cast<const decltype(type)*>(from), to, count); });
 }
 
 // sums[s] = Σ x² of segment s in element order; lanes are segments. Squares of floats are exact in double.
@@ -87,7 +116,8 @@ void squared_piece(const float* x, std::int64_t segments, double* sums) {
   }
 }
 
-bool finite_piece(const float* x, std::int64_t count) {
+template <typename T>
+bool finite_piece_of(const T* x, std::int64_t count) {
   const DU du;
   VU bad = hn::Zero(du);
   const VU infinity = hn::Set(du, 0x7F800000U);
@@ -98,11 +128,24 @@ bool finite_piece(const float* x, std::int64_t count) {
   return hn::AllFalse(du, hn::Ne(bad, hn::Zero(du)));
 }
 
-std::int64_t zeros_piece(const float* x, std::int64_t count) {
+bool finite_piece(DType dtype, const void* x, std::int64_t count) {
+  bool finite = true;
+  with_type(dtype, [&](auto type) HWY_ATTR { finite = finite_piece_of(static_cast<const decltype(type)*>(x), count); });
+  return finite;
+}
+
+template <typename T>
+std::int64_t zeros_piece_of(const T* x, std::int64_t count) {
   std::int64_t zeros = 0;
   for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     zeros += static_cast<std::int64_t>(hn::CountTrue(D(), hn::Eq(load_valid(x + i, valid, 1), hn::Zero(D()))));
   });
+  return zeros;
+}
+
+std::int64_t zeros_piece(DType dtype, const void* x, std::int64_t count) {
+  std::int64_t zeros = 0;
+  with_type(dtype, [&](auto type) HWY_ATTR { zeros = zeros_piece_of(static_cast<const decltype(type)*>(x), count); });
   return zeros;
 }
 
@@ -113,18 +156,27 @@ HWY_AFTER_NAMESPACE();
 #include <atomic>
 #include <mutex>
 
+#include "kernels/cpu/elements.h"
 #include "kernels/cpu/parallel_rows.h"
 
 namespace megatron::kernels::cpu {
 
 HWY_EXPORT(adamw_piece);
 HWY_EXPORT(sgd_piece);
+HWY_EXPORT(widen_piece);
 HWY_EXPORT(squared_piece);
 HWY_EXPORT(finite_piece);
 HWY_EXPORT(zeros_piece);
 
-void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m,
-                TensorView v) noexcept {
+namespace {
+// The copy of the new weights from element `begin` on; null if there is none.
+void* copy_from(const TensorView& rounded, std::int64_t begin) {
+  return rounded.num_dims() == 0 ? nullptr : at_element(rounded, begin);
+}
+}  // namespace
+
+void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v,
+                TensorView rounded) noexcept {
   const AdamFactors factors{static_cast<float>(step.lr),
                             static_cast<float>(step.beta1),
                             static_cast<float>(step.beta2),
@@ -138,18 +190,19 @@ void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorV
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(adamw_piece)
     (factors, p.data<float>() + begin, g.data<float>() + begin, m.data<float>() + begin, v.data<float>() + begin,
-     end - begin);
+     rounded.dtype, copy_from(rounded, begin), end - begin);
   });
 }
 
-void sgd_step(Executor& exec, const ref::SgdStep& step, TensorView p, ConstTensorView g, TensorView buf) noexcept {
+void sgd_step(Executor& exec, const ref::SgdStep& step, TensorView p, ConstTensorView g, TensorView buf,
+              TensorView rounded) noexcept {
   const SgdFactors factors{static_cast<float>(step.lr), static_cast<float>(step.momentum),
                            static_cast<float>(step.weight_decay), static_cast<float>(step.grad_scale), step.first};
   float* history = buf.num_dims() == 0 ? nullptr : buf.data<float>();
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(sgd_piece)
     (factors, p.data<float>() + begin, g.data<float>() + begin, history == nullptr ? nullptr : history + begin,
-     end - begin);
+     rounded.dtype, copy_from(rounded, begin), end - begin);
   });
 }
 
@@ -168,13 +221,27 @@ void add_squares(const float* x, std::int64_t count, ExactSum& sum) {
     rest += static_cast<double>(x[i]) * static_cast<double>(x[i]);
   sum.add(rest);
 }
+
+// The same for 16-bit elements [begin, end), widened piece by piece.
+void add_widened_squares(const ConstTensorView& x, std::int64_t begin, std::int64_t end, ExactSum& sum) {
+  constexpr std::int64_t kPiece = 64 * kNormSegment;
+  alignas(64) float widened[kPiece];
+  for (; begin < end; begin += kPiece) {
+    const std::int64_t count = std::min(kPiece, end - begin);
+    HWY_DYNAMIC_DISPATCH(widen_piece)(x.dtype, at_element(x, begin), widened, count);
+    add_squares(widened, count, sum);
+  }
+}
 }  // namespace
 
 void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) noexcept {
   std::mutex mutex;  // exact sums may be joined in any order
   parallel_range(exec, x.numel(), [&](std::int64_t begin, std::int64_t end) {
     ExactSum mine;
-    add_squares(x.data<float>() + begin, end - begin, mine);
+    if (x.dtype == DType::float32)
+      add_squares(x.data<float>() + begin, end - begin, mine);
+    else
+      add_widened_squares(x, begin, end, mine);
     const std::lock_guard<std::mutex> lock(mutex);
     sum.add(mine);
   });
@@ -183,7 +250,7 @@ void add_squared_norm(Executor& exec, ConstTensorView x, ExactSum& sum) noexcept
 bool all_finite(Executor& exec, ConstTensorView x) noexcept {
   std::atomic<bool> finite{true};
   parallel_range(exec, x.numel(), [&](std::int64_t begin, std::int64_t end) {
-    if (!HWY_DYNAMIC_DISPATCH(finite_piece)(x.data<float>() + begin, end - begin))
+    if (!HWY_DYNAMIC_DISPATCH(finite_piece)(x.dtype, at_element(x, begin), end - begin))
       finite.store(false, std::memory_order_relaxed);
   });
   return finite.load();
@@ -192,7 +259,8 @@ bool all_finite(Executor& exec, ConstTensorView x) noexcept {
 std::int64_t count_zeros(Executor& exec, ConstTensorView x) noexcept {
   std::atomic<std::int64_t> zeros{0};
   parallel_range(exec, x.numel(), [&](std::int64_t begin, std::int64_t end) {
-    zeros.fetch_add(HWY_DYNAMIC_DISPATCH(zeros_piece)(x.data<float>() + begin, end - begin), std::memory_order_relaxed);
+    zeros.fetch_add(HWY_DYNAMIC_DISPATCH(zeros_piece)(x.dtype, at_element(x, begin), end - begin),
+                    std::memory_order_relaxed);
   });
   return zeros.load();
 }

@@ -55,7 +55,7 @@ void attention_forward(Executor& exec, const AttentionParams& params, const Sequ
   const KernelSpan span(exec, "attention_forward", operand_bytes(q, k, v, o, lse));
   check_operands(params, sequences, q, k, v);
   check_heads(o, q.size(0), q.size(1), v.size(2), q.dtype, "o");
-  check_view(lse, {q.size(0), q.size(1)}, q.dtype, "lse");
+  check_view(lse, {q.size(0), q.size(1)}, accumulation_dtype(q.dtype), "lse");
   count_flops(exec, params, sequences, q, v, 1);
   if (q.numel() == 0) return;
   if (is_double(q)) {
@@ -74,7 +74,7 @@ void attention_backward(Executor& exec, const AttentionParams& params, const Seq
   check_operands(params, sequences, q, k, v);
   check_heads(o, q.size(0), q.size(1), v.size(2), q.dtype, "o");
   check_heads(d_o, q.size(0), q.size(1), v.size(2), q.dtype, "d_o");
-  check_view(lse, {q.size(0), q.size(1)}, q.dtype, "lse");
+  check_view(lse, {q.size(0), q.size(1)}, accumulation_dtype(q.dtype), "lse");
   check_view(dq, q.shape, q.dtype, "dq");
   check_view(dk, k.shape, q.dtype, "dk");
   check_view(dv, v.shape, q.dtype, "dv");

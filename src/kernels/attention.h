@@ -37,6 +37,8 @@ struct SequenceRanges {
 };
 
 /// o[T,Hq,E] = softmax(scale·q·kᵀ + mask)·v, lse[T,Hq] = log-sum-exp of each row (fp32, or fp64 with fp64 input).
+/// q, k, v, o and their gradients have one dtype: float32, float64 (the oracle), bfloat16 or float16. 16-bit values are
+/// widened when they are packed, everything between is the float32 kernel, and results are rounded once at the end.
 /// q [T,Hq,D], k [Tk,Hk,D], v [Tk,Hk,E]: any token and head strides, last stride 1. Key blocks in fixed order from key
 /// 0 of the sequence: a row's bits do not depend on the other rows. Level 0.
 void attention_forward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,

@@ -3,6 +3,7 @@
 
 // A task is one sequence under one key head: it alone writes these dk and dv and the dq of the head's queries. Key
 // blocks are the outer loop, query heads and query blocks the inner ones, so that every sum has one fixed order.
+// 16-bit gradients are rounded from sums in scratch: those of a key block at its end, those of the queries at the end.
 
 namespace megatron::kernels::cpu {
 
@@ -12,9 +13,9 @@ constexpr std::int64_t kQueryBlock = 112;
 
 // Parts of a thread's scratch, in floats.
 struct Workspace {
-  std::int64_t keys_t, values_t, keys, left_q, left_do, right_q, right_do, scores, dp, delta, total;
+  std::int64_t keys_t, values_t, keys, left_q, left_do, right_q, right_do, scores, dp, delta, stage, dq, dk, dv, total;
 
-  Workspace(const HeadSizes& sizes, std::int64_t max_queries) {
+  Workspace(const HeadSizes& sizes, DType dtype, std::int64_t max_queries) {
     WorkspaceLayout layout;
     const std::int64_t size = round_up(sizes.size, kMaxPanelColumns);
     const std::int64_t value_size = round_up(sizes.value_size, kMaxPanelColumns);
@@ -28,16 +29,14 @@ struct Workspace {
     scores = layout.take(kQueryBlock * kPanelRowStride);
     dp = layout.take(kQueryBlock * kPanelRowStride);
     delta = layout.take(max_queries * sizes.group());
+    stage = layout.take(stage_floats(dtype, std::max(sizes.size, sizes.value_size)));
+    const bool sums = dtype != DType::float32;
+    dq = layout.take(sums ? max_queries * sizes.group() * row_step(sizes.size) : 0);
+    dk = layout.take(sums ? kKeyBlock * row_step(sizes.size) : 0);
+    dv = layout.take(sums ? kKeyBlock * row_step(sizes.value_size) : 0);
     total = layout.total();
   }
 };
-
-std::int64_t longest_sequence(const SequenceRanges& sequences) {
-  std::int64_t longest = 0;
-  for (std::size_t s = 0; s + 1 < sequences.starts.size(); ++s)
-    longest = std::max(longest, sequences.starts[s + 1] - sequences.starts[s]);
-  return longest;
-}
 
 struct Operands {
   const AttentionParams& params;
@@ -61,39 +60,78 @@ class Backward {
   }
 
   void run() const {
-    clear();
+    begin_queries();
     for (std::int64_t first = 0; first < keys_; first += kKeyBlock) {
       const std::int64_t block = std::min(kKeyBlock, keys_ - first);
-      pack_transposed_rows(kernels_, head_rows(x_.k, key_start_, key_head_), first, block, sizes_.size,
-                           at(space_.keys_t));
-      pack_transposed_rows(kernels_, head_rows(x_.v, key_start_, key_head_), first, block, sizes_.value_size,
+      const auto k = head_rows(x_.k, key_start_, key_head_), v = head_rows(x_.v, key_start_, key_head_);
+      begin_keys(first, block);
+      pack_transposed_rows(kernels_, row_kernels_, k, first, block, sizes_.size, at(space_.stage), at(space_.keys_t));
+      pack_transposed_rows(kernels_, row_kernels_, v, first, block, sizes_.value_size, at(space_.stage),
                            at(space_.values_t));
-      pack_row_panels(kernels_, head_rows(x_.k, key_start_, key_head_), first, block, sizes_.size, kKeyBlock,
+      pack_row_panels(kernels_, row_kernels_, k, first, block, sizes_.size, kKeyBlock, at(space_.stage),
                       at(space_.keys));
       for (std::int64_t member = 0; member < sizes_.group(); ++member)
         for (std::int64_t query = 0; query < queries_; query += kQueryBlock)
           query_block(member, query, std::min(kQueryBlock, queries_ - query), first, block);
+      end_keys(first, block);
     }
+    end_queries();
   }
 
  private:
   float* at(std::int64_t offset) const { return scratch_ + offset; }
   std::int64_t head_of(std::int64_t member) const { return key_head_ * sizes_.group() + member; }
 
+  bool adds_in_place() const { return x_.dq.dtype == DType::float32; }
+  // What is added to: the gradients themselves, or scratch where they have 16 bits and get the sums rounded at the end.
+  HeadRows<float> dq_rows(std::int64_t member) const {
+    if (adds_in_place()) return head_rows(x_.dq, start_, head_of(member));
+    const std::int64_t step = row_step(sizes_.size);
+    return {at(space_.dq) + member * queries_ * step, step};
+  }
+  // Row 0 is key `first`, where a key block begins.
+  HeadRows<float> dk_rows(std::int64_t first) const {
+    if (adds_in_place()) return head_rows(x_.dk, key_start_ + first, key_head_);
+    return {at(space_.dk), row_step(sizes_.size)};
+  }
+  HeadRows<float> dv_rows(std::int64_t first) const {
+    if (adds_in_place()) return head_rows(x_.dv, key_start_ + first, key_head_);
+    return {at(space_.dv), row_step(sizes_.value_size)};
+  }
+
   // Zero gradients to add to, and delta = Σ do·o of every query.
-  void clear() const {
-    for (std::int64_t j = 0; j < keys_; ++j) {
-      std::fill_n(head_rows(x_.dk, key_start_, key_head_).row(j), sizes_.size, 0.0F);
-      std::fill_n(head_rows(x_.dv, key_start_, key_head_).row(j), sizes_.value_size, 0.0F);
-    }
+  void begin_queries() const {
     for (std::int64_t member = 0; member < sizes_.group(); ++member) {
       const std::int64_t head = head_of(member);
+      const auto dq = dq_rows(member);
       for (std::int64_t i = 0; i < queries_; ++i) {
-        std::fill_n(head_rows(x_.dq, start_, head).row(i), sizes_.size, 0.0F);
-        at(space_.delta)[member * queries_ + i] = row_kernels_.dot(
-            head_rows(x_.d_o, start_, head).row(i), head_rows(x_.o, start_, head).row(i), sizes_.value_size);
+        std::fill_n(dq.row(i), sizes_.size, 0.0F);
+        at(space_.delta)[member * queries_ + i] =
+            row_kernels_.dot(x_.o.dtype, head_rows(x_.d_o, start_, head).element(i),
+                             head_rows(x_.o, start_, head).element(i), sizes_.value_size);
       }
     }
+  }
+  void begin_keys(std::int64_t first, std::int64_t block) const {
+    const auto dk = dk_rows(first), dv = dv_rows(first);
+    for (std::int64_t j = 0; j < block; ++j) {
+      std::fill_n(dk.row(j), sizes_.size, 0.0F);
+      std::fill_n(dv.row(j), sizes_.value_size, 0.0F);
+    }
+  }
+  void end_keys(std::int64_t first, std::int64_t block) const {
+    if (adds_in_place()) return;
+    const auto dk = dk_rows(first), dv = dv_rows(first);
+    for (std::int64_t j = 0; j < block; ++j) {
+      narrow_row(row_kernels_, dk.row(j), x_.dk, key_start_ + first + j, key_head_);
+      narrow_row(row_kernels_, dv.row(j), x_.dv, key_start_ + first + j, key_head_);
+    }
+  }
+  void end_queries() const {
+    if (adds_in_place()) return;
+    for (std::int64_t member = 0; member < sizes_.group(); ++member)
+      for (std::int64_t i = 0; i < queries_; ++i)
+        narrow_row(row_kernels_, dq_rows(member).row(i), x_.dq, start_ + i, head_of(member));
   }
 
   void query_block(std::int64_t member, std::int64_t query, std::int64_t rows, std::int64_t first,
@@ -105,15 +143,15 @@ class Backward {
     pack_left_rows(row_kernels_, q, query, rows, sizes_.size, static_cast<float>(x_.params.scale), kQueryBlock,
                    at(space_.left_q));
     pack_left_rows(row_kernels_, d_o, query, rows, sizes_.value_size, 1, kQueryBlock, at(space_.left_do));
-    pack_row_panels(kernels_, q, query, rows, sizes_.size, kQueryBlock, at(space_.right_q));
-    pack_row_panels(kernels_, d_o, query, rows, sizes_.value_size, kQueryBlock, at(space_.right_do));
+    pack_row_panels(kernels_, row_kernels_, q, query, rows, sizes_.size, kQueryBlock, at(space_.stage),
+                    at(space_.right_q));
+    pack_row_panels(kernels_, row_kernels_, d_o, query, rows, sizes_.value_size, kQueryBlock, at(space_.stage),
+                    at(space_.right_do));
     for (std::int64_t i = 0; i < rows; i += kernels_.max_rows)
       query_tile(member, query, i, std::min(kernels_.max_rows, rows - i), first, block);
     // dv += Pᵀ·do, dk += dSᵀ·q
-    add_transposed(at(space_.scores), at(space_.right_do), sizes_.value_size, query, rows, first, seen,
-                   head_rows(x_.dv, key_start_, key_head_));
-    add_transposed(at(space_.dp), at(space_.right_q), sizes_.size, query, rows, first, seen,
-                   head_rows(x_.dk, key_start_, key_head_));
+    add_transposed(at(space_.scores), at(space_.right_do), sizes_.value_size, query, rows, first, seen, dv_rows(first));
+    add_transposed(at(space_.dp), at(space_.right_q), sizes_.size, query, rows, first, seen, dk_rows(first));
   }
 
   // Probabilities and score gradients of rows [i, i + rows) of a query block, and dq += dS·k.
@@ -151,7 +189,7 @@ class Backward {
       }
     }
     if (columns.begin >= columns.end) return;
-    const auto dq = head_rows(x_.dq, start_, head);
+    const auto dq = dq_rows(member);
     const float* keys = at(space_.keys) + columns.begin * kernels_.panel_columns;
     for (std::int64_t d = 0; d < sizes_.size; d += kernels_.panel_columns)
       run_tile(kernels_, true, dp + columns.begin, 0, keys + d * kKeyBlock, kernels_.panel_columns, rows,
@@ -159,8 +197,8 @@ class Backward {
                dq.step, true);
   }
 
-  // out[key] += Σ over the block's queries of left[query][key]·right[query]. Queries before the first that sees any key
-  // of a tile have zeros there and are left out.
+  // out[key − first] += Σ over the block's queries of left[query][key]·right[query]. Queries before the first that sees
+  // any key of a tile have zeros there and are left out.
   void add_transposed(const float* left, const float* right, std::int64_t width, std::int64_t query, std::int64_t rows,
                       std::int64_t first, TileColumns seen, HeadRows<float> out) const {
     for (std::int64_t j = seen.begin; j < seen.end; j += kernels_.max_rows) {
@@ -171,7 +209,7 @@ class Backward {
       for (std::int64_t d = 0; d < width; d += kernels_.panel_columns)
         run_tile(kernels_, false, left + begin * kPanelRowStride + j, kPanelRowStride,
                  right + d * kQueryBlock + begin * kernels_.panel_columns, kernels_.panel_columns, tile_rows,
-                 std::min(kernels_.panel_columns, width - d), rows - begin, out.row(first + j) + d, out.step, true);
+                 std::min(kernels_.panel_columns, width - d), rows - begin, out.row(j) + d, out.step, true);
     }
   }
 
@@ -188,7 +226,8 @@ class Backward {
 
 std::int64_t attention_backward_scratch_bytes(const SequenceRanges& sequences, const ConstTensorView& q,
                                               const ConstTensorView& k, const ConstTensorView& v, int num_threads) {
-  return num_threads * Workspace(head_sizes(q, k, v), longest_sequence(sequences)).total * dtype_size(DType::float32);
+  return num_threads * Workspace(head_sizes(q, k, v), q.dtype, longest_sequence(sequences)).total *
+         dtype_size(DType::float32);
 }
 
 void attention_backward(Executor& exec, const AttentionParams& params, const SequenceRanges& sequences,
@@ -196,7 +235,7 @@ void attention_backward(Executor& exec, const AttentionParams& params, const Seq
                         ConstTensorView d_o, TensorView dq, TensorView dk, TensorView dv, std::byte* scratch) noexcept {
   const Operands operands{params, sequences, q, k, v, o, lse, d_o, dq, dk, dv};
   const HeadSizes sizes = head_sizes(q, k, v);
-  const Workspace space(sizes, longest_sequence(sequences));
+  const Workspace space(sizes, q.dtype, longest_sequence(sequences));
   const auto count = static_cast<std::int64_t>(sequences.starts.size() - 1);
   exec.parallel_for(count * sizes.key_heads, [&](std::int64_t task, int worker) {
     float* own = reinterpret_cast<float*>(scratch) + worker * space.total;

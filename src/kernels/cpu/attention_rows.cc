@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/float16.h"
 #include "base/rng.h"
 #include "kernels/cpu/targets.inl"
 #include "kernels/cpu/tile_kernels.h"
@@ -16,6 +17,8 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/vector_math.inl"
+// behind vector_math.inl
+#include "kernels/cpu/element_types.inl"
 
 HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
@@ -162,7 +165,8 @@ float finish(const RowState& state, float* o, std::int64_t width) {
   return first_lane(hn::Add(set(state.max), log(sum)));
 }
 
-float dot(const float* a, const float* b, std::int64_t width) {
+template <typename T>
+float dot_of(const T* a, const T* b, std::int64_t width) {
   LaneSum sum;
   for_each_lane_group(width, [&](std::int64_t i, auto part, std::int64_t valid) HWY_ATTR {
     sum.add_product(part, load_valid(a + i, valid), load_valid(b + i, valid));
@@ -170,14 +174,35 @@ float dot(const float* a, const float* b, std::int64_t width) {
   return static_cast<float>(sum.total());
 }
 
-void scaled_copy(const float* from, float scale, float* to, std::int64_t width) {
-  for_each_vector(width, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
-    store_valid(hn::Mul(load_valid(from + i, valid), set(scale)), to + i, valid);
+float dot(DType dtype, const void* a, const void* b, std::int64_t width) {
+  float result = 0;
+  with_type(dtype, [&](auto type) HWY_ATTR {
+    using T = decltype(type);
+    result = dot_of(static_cast<const T*>(a), static_cast<const T*>(b), width);
+  });
+  return result;
+}
+
+void scaled_copy(DType dtype, const void* from, float scale, float* to, std::int64_t width) {
+  with_type(dtype, [&](auto type) HWY_ATTR {
+    const auto* in = static_cast<const decltype(type)*>(from);
+    for_each_vector(width, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
+      store_valid(hn::Mul(load_valid(in + i, valid), set(scale)), to + i, valid);
+    });
   });
 }
 
+void widened_copy(DType dtype, const void* from, float* to, std::int64_t width) {
+  with_type(dtype, [&](auto type) HWY_ATTR { convert(static_cast<const decltype(type)*>(from), to, width); });
+}
+
+void narrowed_copy(DType dtype, const float* from, void* to, std::int64_t width) {
+  with_type(dtype, [&](auto type) HWY_ATTR { convert(from, static_cast<decltype(type)*>(to), width); });
+}
+
 const AttentionRowKernels* row_kernels_of_target() {
-  static constexpr AttentionRowKernels kernels = {&softmax, &gradient, &finish, &dot, &scaled_copy};
+  static constexpr AttentionRowKernels kernels = {&softmax,     &gradient,     &finish,       &dot,
+                                                  &scaled_copy, &widened_copy, &narrowed_copy};
   return &kernels;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/dtype.h"
 #include "base/rng.h"
 
 namespace megatron::kernels::cpu {
@@ -40,10 +41,14 @@ struct AttentionRowKernels {
   void (*gradient)(const ScoreRow& row, float* dp, float lse, float delta, float scale);
   /// o /= sum (0 for a row that saw no key); returns max + log sum.
   float (*finish)(const RowState& state, float* o, std::int64_t width);
+  // Elements of `dtype`: float32, bfloat16 or float16.
   /// Σ a·b over 16 lanes in double.
-  float (*dot)(const float* a, const float* b, std::int64_t width);
+  float (*dot)(DType dtype, const void* a, const void* b, std::int64_t width);
   /// to = scale·from
-  void (*scaled_copy)(const float* from, float scale, float* to, std::int64_t width);
+  void (*scaled_copy)(DType dtype, const void* from, float scale, float* to, std::int64_t width);
+  /// to = from, widened; and rounded once.
+  void (*widen)(DType dtype, const void* from, float* to, std::int64_t width);
+  void (*narrow)(DType dtype, const float* from, void* to, std::int64_t width);
 };
 
 /// The kernels of the instruction set in use. All give the same bits on each.

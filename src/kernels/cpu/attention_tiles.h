@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "kernels/attention_mask.h"
 #include "kernels/cpu/attention_rows.h"
+#include "kernels/cpu/elements.h"
 #include "kernels/cpu/tile_kernels.h"
 #include "kernels/dropout_mask.h"
 #include "kernels/matmul.h"
@@ -21,13 +22,49 @@ struct HeadRows {
   T* row(std::int64_t i) const { return data + i * step; }
 };
 
-/// Rows of head `head` from token `first_token` on, of a [T, heads, width] float32 view with any token and head
-/// strides. Row i is token first_token + i; nothing is copied or checked.
-inline HeadRows<const float> head_rows(const ConstTensorView& view, std::int64_t first_token, std::int64_t head) {
-  return {view.data<float>() + first_token * view.stride(0) + head * view.stride(1), view.stride(0)};
+/// The same with elements of float32, bfloat16 or float16.
+struct SourceRows {
+  const std::byte* data;
+  std::int64_t step;  // elements
+  DType dtype;
+  const void* element(std::int64_t i, std::int64_t d = 0) const { return data + (i * step + d) * dtype_size(dtype); }
+};
+
+/// Rows of head `head` from token `first_token` on, of a [T, heads, width] view with any token and head strides. Row i
+/// is token first_token + i; nothing is copied or checked.
+inline SourceRows head_rows(const ConstTensorView& view, std::int64_t first_token, std::int64_t head) {
+  const std::int64_t first = first_token * view.stride(0) + head * view.stride(1);
+  return {static_cast<const std::byte*>(at_element(view, first)), view.stride(0), view.dtype};
 }
+/// Of a float32 view.
 inline HeadRows<float> head_rows(const TensorView& view, std::int64_t first_token, std::int64_t head) {
   return {view.data<float>() + first_token * view.stride(0) + head * view.stride(1), view.stride(0)};
+}
+/// A row of head `head` of a 16-bit view = floats, rounded once.
+inline void narrow_row(const AttentionRowKernels& row_kernels, const float* floats, const TensorView& view,
+                       std::int64_t token, std::int64_t head) {
+  row_kernels.narrow(view.dtype, floats, at_element(view, token * view.stride(0) + head * view.stride(1)),
+                     view.size(2));
+}
+
+/// Distance of rows of floats in scratch, in floats.
+inline std::int64_t row_step(std::int64_t width) { return round_up(width, 16); }
+/// Rows that are widened at a time, on the way into a panel.
+constexpr std::int64_t kStageRows = kMaxPanelColumns;
+/// Floats of such rows: none where nothing has to be widened. Rows do not all fall on one cache set.
+inline std::int64_t stage_step(std::int64_t width) { return row_step(width) + 16; }
+inline std::int64_t stage_floats(DType dtype, std::int64_t width) {
+  return dtype == DType::float32 ? 0 : kStageRows * stage_step(width);
+}
+
+/// Rows [first, first + count) as floats: where they are, or up to kStageRows of them widened into `stage`.
+inline HeadRows<const float> as_floats(const AttentionRowKernels& row_kernels, SourceRows rows, std::int64_t first,
+                                       std::int64_t count, std::int64_t width, float* stage) {
+  if (rows.dtype == DType::float32) return {static_cast<const float*>(rows.element(first)), rows.step};
+  const std::int64_t step = stage_step(width);
+  for (std::int64_t i = 0; i < count; ++i)
+    row_kernels.widen(rows.dtype, rows.element(first + i), stage + i * step, width);
+  return {stage, step};
 }
 
 /// Heads wider than a chunk of K lie in several planes of `rows` rows, kPanelRowStride apart.
@@ -79,25 +116,36 @@ inline TileColumns tile_columns(const AttentionParams& params, std::int64_t firs
 }
 
 /// panels[p] = transposed rows [first, first + count): [width][panel_columns] each, padded with zeros to `block` rows.
-inline void pack_transposed_rows(const TileKernels& kernels, HeadRows<const float> rows, std::int64_t first,
-                                 std::int64_t count, std::int64_t width, float* panels) {
-  for (std::int64_t i = 0; i < count; i += kernels.panel_columns)
-    kernels.pack_transposed(rows.row(first + i), rows.step, std::min(kernels.panel_columns, count - i), width,
-                            panels + i * width);
+inline void pack_transposed_rows(const TileKernels& kernels, const AttentionRowKernels& row_kernels, SourceRows rows,
+                                 std::int64_t first, std::int64_t count, std::int64_t width, float* stage,
+                                 float* panels) {
+  for (std::int64_t i = 0; i < count; i += kernels.panel_columns) {
+    const std::int64_t columns = std::min(kernels.panel_columns, count - i);
+    const auto floats = as_floats(row_kernels, rows, first + i, columns, width, stage);
+    kernels.pack_transposed(floats.data, floats.step, columns, width, panels + i * width);
+  }
 }
 
 /// panels[p] = columns [p·panel_columns, …) of the rows: [count][panel_columns] each, `block` rows apart.
-inline void pack_row_panels(const TileKernels& kernels, HeadRows<const float> rows, std::int64_t first,
-                            std::int64_t count, std::int64_t width, std::int64_t block, float* panels) {
-  kernels.pack_rows(rows.row(first), rows.step, width, count, panels, kernels.panel_columns * block);
+inline void pack_row_panels(const TileKernels& kernels, const AttentionRowKernels& row_kernels, SourceRows rows,
+                            std::int64_t first, std::int64_t count, std::int64_t width, std::int64_t block,
+                            float* stage, float* panels) {
+  const std::int64_t some = rows.dtype == DType::float32 ? count : kStageRows;
+  for (std::int64_t i = 0; i < count; i += some) {
+    const std::int64_t depth = std::min(some, count - i);
+    const auto floats = as_floats(row_kernels, rows, first + i, depth, width, stage);
+    kernels.pack_rows(floats.data, floats.step, width, depth, panels + i * kernels.panel_columns,
+                      kernels.panel_columns * block);
+  }
 }
 
 /// planes = scale·rows as a left operand by row.
-inline void pack_left_rows(const AttentionRowKernels& row_kernels, HeadRows<const float> rows, std::int64_t first,
+inline void pack_left_rows(const AttentionRowKernels& row_kernels, SourceRows rows, std::int64_t first,
                            std::int64_t count, std::int64_t width, float scale, std::int64_t block, float* planes) {
   for (std::int64_t i = 0; i < count; ++i)
     for (std::int64_t d = 0; d < width; d += kMatmulChunk)
-      row_kernels.scaled_copy(rows.row(first + i) + d, scale, planes + (d / kMatmulChunk * block + i) * kPanelRowStride,
+      row_kernels.scaled_copy(rows.dtype, rows.element(first + i, d), scale,
+                              planes + (d / kMatmulChunk * block + i) * kPanelRowStride,
                               std::min(kMatmulChunk, width - d));
 }
 
@@ -136,6 +184,14 @@ inline RowDropout row_dropout(const AttentionParams& params, const SequenceRange
 /// Row ranges of the keys, as SequenceRanges::starts has those of the queries; borrows from `sequences`.
 inline std::span<const std::int64_t> key_starts_of(const SequenceRanges& sequences) {
   return sequences.key_starts.empty() ? sequences.starts : sequences.key_starts;
+}
+
+/// Queries of the longest sequence.
+inline std::int64_t longest_sequence(const SequenceRanges& sequences) {
+  std::int64_t longest = 0;
+  for (std::size_t s = 0; s + 1 < sequences.starts.size(); ++s)
+    longest = std::max(longest, sequences.starts[s + 1] - sequences.starts[s]);
+  return longest;
 }
 
 }  // namespace megatron::kernels::cpu

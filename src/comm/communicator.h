@@ -28,7 +28,8 @@ class Communicator {
   virtual const std::string& name() const = 0;
   virtual const std::vector<int>& members() const = 0;
 
-  /// Every rank's tensor becomes the sum (max, min) over ranks, in place. Dense; float32, float64, int64, int32.
+  /// Every rank's tensor becomes the sum (max, min) over ranks, in place. Dense; float32, float64, int64, int32, and
+  /// bfloat16 and float16, which are added in float32 and rounded once at the end.
   virtual Pending<Tensor> all_reduce(Tensor inout, ReduceOp op, std::string_view label) = 0;
   /// Rank r gets rows [Σ_{q<r} rows_per_rank[q], …) of the sum over ranks of `input`; dim 0 is cut. Dense, rows may be
   /// 0.

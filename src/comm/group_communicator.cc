@@ -15,7 +15,8 @@ void check_dense(const Tensor& tensor, const char* what, std::string_view label)
 }
 
 void check_reducible(DType dtype, std::string_view label) {
-  MEGATRON_CHECK(dtype == DType::float32 || dtype == DType::float64 || dtype == DType::int64 || dtype == DType::int32,
+  MEGATRON_CHECK(dtype == DType::float32 || dtype == DType::float64 || dtype == DType::int64 || dtype == DType::int32 ||
+                     dtype == DType::bfloat16 || dtype == DType::float16,
                  "no sum over ranks of ", dtype_name(dtype), " for \"", label, "\"");
 }
 

@@ -89,6 +89,44 @@ void reduce(ReduceOp op, std::span<const void* const> inputs, std::span<void* co
   }
 }
 
+// 16-bit inputs: the same tree over the widened pieces, rounded once at its root. `out` gets the 16-bit results.
+void reduce_half_piece(ReduceOp op, DType dtype, std::span<const void* const> inputs, std::int64_t begin,
+                       std::int64_t count, void* out) {
+  std::array<std::array<float, kPiece>, kLevels> partial;
+  std::size_t depth = 0;
+  const auto join_last_two = [&] {
+    --depth;
+    combine_piece(op, partial[depth - 1].data(), partial[depth].data(), partial[depth - 1].data(), count);
+  };
+  for (std::size_t r = 0; r < inputs.size(); ++r) {
+    cpu::widen_halves(dtype, static_cast<const std::uint16_t*>(inputs[r]) + begin, partial[depth++].data(), count);
+    for (std::size_t ones = r; (ones & 1) != 0; ones >>= 1) join_last_two();
+  }
+  while (depth > 1) join_last_two();
+  cpu::narrow_halves(dtype, partial[0].data(), out, count);
+}
+
+void reduce_halves(ReduceOp op, DType dtype, std::span<const void* const> inputs, std::span<void* const> outputs,
+                   std::int64_t count, Stores stores) {
+  constexpr std::int64_t kPairPiece = 2048;
+  const bool pair = op == ReduceOp::sum && inputs.size() == 2;
+  const std::int64_t step = pair ? kPairPiece : kPiece;
+  auto* first = static_cast<std::uint16_t*>(outputs[0]);
+  alignas(64) std::array<std::uint16_t, kPairPiece> sum;
+  for (std::int64_t begin = 0; begin < count; begin += step) {
+    const std::int64_t piece = std::min(step, count - begin);
+    std::uint16_t* to = stores == Stores::cached ? first + begin : sum.data();
+    if (pair)
+      cpu::add_halves(dtype, static_cast<const std::uint16_t*>(inputs[0]) + begin,
+                      static_cast<const std::uint16_t*>(inputs[1]) + begin, to, piece);
+    else
+      reduce_half_piece(op, dtype, inputs, begin, piece, to);
+    for (void* output : outputs)
+      if (static_cast<std::uint16_t*>(output) + begin != to)
+        copy_bytes(to, static_cast<std::uint16_t*>(output) + begin, piece * dtype_size(dtype), stores);
+  }
+}
+
 // The sum of two ranks, which is most of what is ever asked, in one loop.
 void add_two(std::span<const void* const> inputs, std::span<void* const> outputs, std::int64_t count, Stores stores) {
   const float *a = static_cast<const float*>(inputs[0]), *b = static_cast<const float*>(inputs[1]);
@@ -117,6 +155,9 @@ void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> inputs, 
       return reduce<std::int64_t>(op, inputs, outputs, count, stores);
     case DType::int32:
       return reduce<std::int32_t>(op, inputs, outputs, count, stores);
+    case DType::bfloat16:
+    case DType::float16:
+      return reduce_halves(op, dtype, inputs, outputs, count, stores);
     default:
       MEGATRON_CHECK(false, "reduction of ", dtype_name(dtype));  // a wrong call: terminates with the message
   }

@@ -15,7 +15,8 @@ enum class ReduceOp : std::uint8_t { sum, max, min };
 /// forgotten them, and their lines have not been read just before.
 enum class Stores : std::uint8_t { cached, streaming };
 
-/// out[i] = tree over inputs[r][i], i < count, for float32, float64, int64, int32 (int sums wrap). `out` may be one of
+/// out[i] = tree over inputs[r][i], i < count, for float32, float64, int64, int32 (int sums wrap),
+/// bfloat16 and float16 (widened, added in float32, the result rounded once to nearest even). `out` may be one of
 /// the inputs. Every input is read once; runs on the calling thread, no scratch, noexcept.
 void tree_reduce(ReduceOp op, DType dtype, std::span<const void* const> inputs, void* out, std::int64_t count) noexcept;
 /// The same into each of `outputs` (at least one). Each may be one of the inputs; none may overlap another.

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <numeric>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "base/check.h"
+#include "base/float16.h"
 #include "comm/world.h"
 #include "tensor/tensor.h"
 
@@ -34,7 +36,9 @@ T value(int rank, std::int64_t index, int salt) {
   x = (x ^ (x >> 31)) * 0xBF58476D1CE4E5B9U;
   x ^= x >> 29;
   const auto word = static_cast<std::int64_t>(x >> 40);
-  if constexpr (std::is_floating_point_v<T>)
+  if constexpr (sizeof(T) == 2)  // bfloat16, float16: all within their range
+    return T(static_cast<float>(word - (1 << 23)) * 0x1p-20F * static_cast<float>(1 << (x % 4)));
+  else if constexpr (std::is_floating_point_v<T>)
     return static_cast<T>(word - (1 << 23)) * static_cast<T>(1 << (x % 24));
   else
     return static_cast<T>(word - (1 << 23));
@@ -54,10 +58,10 @@ T tree(const T* terms, int count, ReduceOp op) {
 
 template <typename T>
 T expected_sum(const std::vector<int>& members, std::int64_t index, int salt, ReduceOp op = ReduceOp::sum) {
-  T terms[16];
+  std::conditional_t<sizeof(T) == 2, float, T> terms[16];  // 16-bit types are added in float, rounded once
   int count = 0;
   for (const int member : members) terms[count++] = value<T>(member, index, salt);
-  return tree(terms, count, op);
+  return T(tree(terms, count, op));
 }
 
 template <typename T>
@@ -257,6 +261,8 @@ inline void group_cases(const Case& c, std::int64_t large) {
     one_type<float>(c, count, 100);
     if (count == large) continue;
     one_type<double>(c, count, 200);
+    one_type<BFloat16>(c, count, 210);
+    one_type<Float16>(c, count, 220);
     one_type<std::int64_t>(c, count, 300);
   }
   // All rows zero, on every rank.

@@ -2,7 +2,9 @@
 
 #include <limits>
 
+#include "base/float16.h"
 #include "kernel_testing.h"
+#include "kernels/isa.h"
 
 namespace megatron::kernels {
 namespace {
@@ -105,6 +107,53 @@ TEST(TreeSum, OtherTypesAndOperations) {
     EXPECT_TRUE(std::isnan(reduce<float>(ReduceOp::min, DType::float32, items)));
     EXPECT_TRUE(std::isnan(reduce<float>(ReduceOp::sum, DType::float32, items)));
   }
+}
+
+// The tree in float over 16-bit terms, rounded once; as many outputs as inputs, in place or not.
+template <typename T>
+void check_halves(std::size_t n, std::size_t size, ReduceOp op, Stores stores, bool to_all) {
+  std::vector<std::vector<float>> wide(n, std::vector<float>(size));
+  std::vector<std::vector<T>> memory(n, std::vector<T>(size + 1));
+  std::vector<const void*> from, wide_from;
+  std::vector<void*> to;
+  for (std::size_t r = 0; r < n; ++r) {
+    T* place = memory[r].data() + r % 2;  // not on a vector's border
+    for (std::size_t i = 0; i < size; ++i) {
+      place[i] = T(random_value(static_cast<std::uint32_t>(r), static_cast<std::int64_t>(i)));
+      wide[r][i] = static_cast<float>(place[i]);
+    }
+    from.push_back(place);
+    wide_from.push_back(wide[r].data());
+    if (to_all || r == n - 1) to.push_back(place);
+  }
+  std::vector<float> expected(size);
+  tree_reduce(op, DType::float32, wide_from, expected.data(), static_cast<std::int64_t>(size));
+  tree_reduce(op, DTypeOf<T>::value, from, to, static_cast<std::int64_t>(size), stores);
+  for (const void* output : to)
+    for (std::size_t i = 0; i < size; ++i)
+      ASSERT_EQ(static_cast<const T*>(output)[i].bits, T(expected[i]).bits) << n << " inputs, element " << i;
+}
+
+TEST(TreeSum, SixteenBitTermsAreAddedInFloatAndRoundedOnce) {
+  for (const std::string& isa : supported_isas()) {
+    use_isa(isa);
+    for (std::size_t n = 1; n <= 17; ++n)
+      for (const std::size_t size : {std::size_t{1}, std::size_t{33}, std::size_t{5001}})
+        for (const Stores stores : {Stores::cached, Stores::streaming})
+          for (const bool to_all : {false, true}) {
+            check_halves<BFloat16>(n, size, ReduceOp::sum, stores, to_all);
+            check_halves<Float16>(n, size, ReduceOp::sum, stores, to_all);
+          }
+    check_halves<BFloat16>(5, 300, ReduceOp::max, Stores::cached, true);
+    check_halves<Float16>(2, 300, ReduceOp::min, Stores::cached, false);
+  }
+  use_isa("");
+  // 1 + 2⁻⁸ + 2⁻⁸: term by term in bfloat16 it would stay 1.
+  std::vector<BFloat16> terms{BFloat16(1.0F), BFloat16(0x1p-8F), BFloat16(0x1p-8F)};
+  const std::vector<const void*> from{&terms[0], &terms[1], &terms[2]};
+  BFloat16 sum(0.0F);
+  tree_reduce(ReduceOp::sum, DType::bfloat16, from, &sum, 1);
+  EXPECT_EQ(static_cast<float>(sum), 1 + 0x1p-7F);
 }
 
 }  // namespace

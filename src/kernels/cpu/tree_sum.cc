@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
+#include "base/float16.h"
 #include "base/rng.h"
 #include "kernels/cpu/targets.inl"
 
@@ -17,6 +19,8 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/vector_math.inl"
+// behind vector_math.inl
+#include "kernels/cpu/element_types.inl"
 
 HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
@@ -31,6 +35,25 @@ void add(const float* a, const float* b, float* out, std::int64_t count) {
     store(high, out + i + kLanes);
   }
   for (; i < count; ++i) out[i] = a[i] + b[i];
+}
+
+void add_in_16_bits(DType dtype, const void* a, const void* b, void* out, std::int64_t count) {
+  with_type(dtype, [&](auto type) HWY_ATTR {
+    using T = decltype(type);
+    const T *left = static_cast<const T*>(a), *right = static_cast<const T*>(b);
+    T* sum = static_cast<T*>(out);
+    for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
+      store_valid(hn::Add(load_valid(left + i, valid), load_valid(right + i, valid)), sum + i, valid);
+    });
+  });
+}
+
+void widen_terms(DType dtype, const void* from, float* to, std::int64_t count) {
+  with_type(dtype, [&](auto type) HWY_ATTR { convert(static_cast<const decltype(type)*>(from), to, count); });
+}
+
+void narrow_sums(DType dtype, const float* from, void* to, std::int64_t count) {
+  with_type(dtype, [&](auto type) HWY_ATTR { convert(from, static_cast<decltype(type)*>(to), count); });
 }
 
 void add_twice(const float* a, const float* b, float* out, float* second, std::int64_t count) {
@@ -88,6 +111,9 @@ HWY_AFTER_NAMESPACE();
 namespace megatron::kernels::cpu {
 
 HWY_EXPORT(add);
+HWY_EXPORT(add_in_16_bits);
+HWY_EXPORT(widen_terms);
+HWY_EXPORT(narrow_sums);
 HWY_EXPORT(add_twice);
 HWY_EXPORT(stream);
 HWY_EXPORT(copy_past_caches);
@@ -95,6 +121,18 @@ HWY_EXPORT(vector_bytes);
 
 void add_floats(const float* a, const float* b, float* out, std::int64_t count) noexcept {
   HWY_DYNAMIC_DISPATCH(add)(a, b, out, count);
+}
+
+void add_halves(DType dtype, const void* a, const void* b, void* out, std::int64_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(add_in_16_bits)(dtype, a, b, out, count);
+}
+
+void widen_halves(DType dtype, const void* from, float* to, std::int64_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(widen_terms)(dtype, from, to, count);
+}
+
+void narrow_halves(DType dtype, const float* from, void* to, std::int64_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(narrow_sums)(dtype, from, to, count);
 }
 
 void add_floats_twice(const float* a, const float* b, float* out, float* second, std::int64_t count) noexcept {

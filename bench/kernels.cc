@@ -1,5 +1,6 @@
 // Rates of the kernels that are bound by memory, at the shapes of GPT-2 124M with 1024 tokens, beside copies of the
-// same size. bytes_per_second counts each operand once per read and once per write, as the front doors do.
+// same size, in float32 and on bfloat16 operands. bytes_per_second counts each operand once per read and once per
+// write, as the front doors do.
 //   kernel_bench --benchmark_filter=norm --benchmark_repetitions=9 --benchmark_report_aggregates_only
 #include <benchmark/benchmark.h>
 
@@ -24,13 +25,22 @@ constexpr std::int64_t kTokens = 1024, kHidden = 768, kHeads = 12, kHeadSize = 6
 
 /// An executor and its tensors; every benchmark has one of its own.
 struct Bench {
-  explicit Bench(int threads) : exec(tensor::Allocator::create(Device::cpu), threads) {}
+  Bench(int threads, DType dtype) : exec(tensor::Allocator::create(Device::cpu), threads), dtype(dtype) {}
+  /// Random values of the benchmark's type; and float32 for what stays float32 in 16-bit runs.
   Tensor make(const Shape& shape) {
+    const Tensor wide = make_wide(shape);
+    if (dtype == DType::float32) return wide;
+    Tensor t = exec.empty(shape, dtype);
+    copy(exec, wide, t);
+    return t;
+  }
+  Tensor make_wide(const Shape& shape) {
     Tensor t = exec.empty(shape, DType::float32);
     fill_uniform(exec, make_philox_key(++streams, RandomPurpose::test, 0), 1.0, 0, 0, t.numel(), t.flat());
     return t;
   }
   Executor exec;
+  DType dtype;
   std::uint64_t streams = 0;
 };
 
@@ -38,21 +48,23 @@ struct Bench {
 using Prepare = std::function<std::function<void()>(Bench&)>;
 
 void measure(const std::string& name, const Prepare& prepare) {
-  for (const int threads : {1, 2}) {
-    const auto run = [threads, prepare](benchmark::State& state) {
-      Bench bench(threads);
-      const std::function<void()> body = prepare(bench);
-      body();
-      const std::int64_t before = bench.exec.counters().bytes_moved;
-      body();
-      const std::int64_t bytes = bench.exec.counters().bytes_moved - before;
-      for ([[maybe_unused]] auto _ : state) body();
-      state.SetBytesProcessed(bytes * static_cast<std::int64_t>(state.iterations()));
-    };
-    benchmark::RegisterBenchmark((name + "/threads:" + std::to_string(threads)).c_str(), run)
-        ->UseRealTime()
-        ->Unit(benchmark::kMicrosecond);
-  }
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const int threads : {1, 2}) {
+      const auto run = [threads, dtype, prepare](benchmark::State& state) {
+        Bench bench(threads, dtype);
+        const std::function<void()> body = prepare(bench);
+        body();
+        const std::int64_t before = bench.exec.counters().bytes_moved;
+        body();
+        const std::int64_t bytes = bench.exec.counters().bytes_moved - before;
+        for ([[maybe_unused]] auto _ : state) body();
+        state.SetBytesProcessed(bytes * static_cast<std::int64_t>(state.iterations()));
+      };
+      const std::string type = dtype == DType::float32 ? "/fp32" : "/bf16";
+      benchmark::RegisterBenchmark((name + type + "/threads:" + std::to_string(threads)).c_str(), run)
+          ->UseRealTime()
+          ->Unit(benchmark::kMicrosecond);
+    }
 }
 
 void measure_copies() {
@@ -68,17 +80,20 @@ void measure_norms() {
   for (const NormKind kind : {NormKind::layer_norm, NormKind::rms_norm}) {
     const std::string name = kind == NormKind::layer_norm ? "layer_norm" : "rms_norm";
     const auto beta = [kind](Bench& b) { return kind == NormKind::layer_norm ? b.make({kHidden}) : Tensor(); };
+    const auto beta_grad = [kind](Bench& b) {
+      return kind == NormKind::layer_norm ? b.make_wide({kHidden}) : Tensor();
+    };
     const auto view = [](Tensor& t) { return t.defined() ? t.view() : TensorView(); };
     measure(name + "_forward", [=](Bench& b) -> std::function<void()> {
       return [&b, kind, view, x = b.make({kTokens, kHidden}), y = b.make({kTokens, kHidden}), gamma = b.make({kHidden}),
-              shift = beta(b), mean = b.make({kTokens}), rstd = b.make({kTokens})]() mutable {
+              shift = beta(b), mean = b.make_wide({kTokens}), rstd = b.make_wide({kTokens})]() mutable {
         norm_forward(b.exec, kind, x, gamma, view(shift), 1e-5, y, mean, rstd);
       };
     });
     measure(name + "_backward", [=](Bench& b) -> std::function<void()> {
       return [&b, kind, view, x = b.make({kTokens, kHidden}), dy = b.make({kTokens, kHidden}),
-              dx = b.make({kTokens, kHidden}), gamma = b.make({kHidden}), dgamma = b.make({kHidden}), dbeta = beta(b),
-              mean = b.make({kTokens}), rstd = b.make({kTokens})]() mutable {
+              dx = b.make({kTokens, kHidden}), gamma = b.make({kHidden}), dgamma = b.make_wide({kHidden}),
+              dbeta = beta_grad(b), mean = b.make_wide({kTokens}), rstd = b.make_wide({kTokens})]() mutable {
         norm_backward(b.exec, kind, dy, x, gamma, mean, rstd, dx, dgamma, view(dbeta));
       };
     });
@@ -118,7 +133,8 @@ void measure_elementwise() {
       return [&b, y = b.make({kTokens, width}), bias = b.make({width})]() mutable { add_bias(b.exec, bias, y); };
     });
     measure("bias_grad" + suffix, [width](Bench& b) -> std::function<void()> {
-      return [&b, dy = b.make({kTokens, width}), grad = b.make({width})]() mutable { bias_grad(b.exec, dy, grad); };
+      return
+          [&b, dy = b.make({kTokens, width}), grad = b.make_wide({width})]() mutable { bias_grad(b.exec, dy, grad); };
     });
   }
   measure("add_in_place", [](Bench& b) -> std::function<void()> {
@@ -148,7 +164,7 @@ void measure_tables() {
     };
   });
   measure("embedding_backward", [=](Bench& b) -> std::function<void()> {
-    return [&b, ids = ids(), table = b.make({kVocab, kHidden}), dy = b.make({kTokens, kHidden})]() mutable {
+    return [&b, ids = ids(), table = b.make_wide({kVocab, kHidden}), dy = b.make({kTokens, kHidden})]() mutable {
       embedding_backward(b.exec, dy, ids.data(), 0, table);
     };
   });
@@ -157,7 +173,7 @@ void measure_tables() {
       std::vector<std::int64_t> positions(kTokens);
       std::iota(positions.begin(), positions.end(), 0);
       return [&b, interleaved, positions, x = b.make({kTokens, kHeads, kHeadSize}),
-              cos = b.make({kTokens, kHeadSize / 2}), sin = b.make({kTokens, kHeadSize / 2})]() mutable {
+              cos = b.make_wide({kTokens, kHeadSize / 2}), sin = b.make_wide({kTokens, kHeadSize / 2})]() mutable {
         rope_in_place(b.exec, x, cos, sin, positions.data(), interleaved, false);
       };
     });
@@ -166,9 +182,12 @@ void measure_tables() {
 void measure_parameters() {
   constexpr std::int64_t kParameters = std::int64_t{1} << 25;
   measure("adamw", [](Bench& b) -> std::function<void()> {
-    return [&b, p = b.make({kParameters}), g = b.make({kParameters}), m = b.exec.zeros({kParameters}, DType::float32),
-            v = b.exec.zeros({kParameters}, DType::float32)]() mutable {
-      adamw_step(b.exec, {1e-4, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1.0}, p, g, m, v);
+    const bool rounds = b.dtype != DType::float32;
+    return [&b, p = b.make_wide({kParameters}), g = b.make_wide({kParameters}),
+            m = b.exec.zeros({kParameters}, DType::float32), v = b.exec.zeros({kParameters}, DType::float32),
+            value = rounds ? b.exec.zeros({kParameters}, b.dtype) : Tensor()]() mutable {
+      adamw_step(b.exec, {1e-4, 0.9, 0.95, 1e-8, 0.1, 0.1, 0.05, 1.0}, p, g, m, v,
+                 value.defined() ? value.view() : TensorView());
     };
   });
   measure("squared_norm", [](Bench& b) -> std::function<void()> {
@@ -179,7 +198,7 @@ void measure_parameters() {
     };
   });
   measure("fill_normal", [](Bench& b) -> std::function<void()> {
-    return [&b, w = b.make({kParameters})]() mutable {
+    return [&b, w = b.make_wide({kParameters})]() mutable {
       fill_normal(b.exec, make_philox_key(1, RandomPurpose::test, 0), 0.02, 0, 0, kParameters, w);
     };
   });

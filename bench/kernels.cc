@@ -25,7 +25,7 @@ constexpr std::int64_t kTokens = 1024, kHidden = 768, kHeads = 12, kHeadSize = 6
 
 /// An executor and its tensors; every benchmark has one of its own.
 struct Bench {
-  Bench(int threads, DType dtype) : exec(tensor::Allocator::create(Device::cpu), threads), dtype(dtype) {}
+  Bench(int threads, DType type) : exec(tensor::Allocator::create(Device::cpu), threads), dtype(type) {}
   /// Random values of the benchmark's type; and float32 for what stays float32 in 16-bit runs.
   Tensor make(const Shape& shape) {
     const Tensor wide = make_wide(shape);

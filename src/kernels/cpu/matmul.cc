@@ -31,7 +31,7 @@ constexpr std::int64_t kRowBlock = 1024;
 constexpr std::int64_t kMaxDepthChunks = 8;
 constexpr std::int64_t kPackedTiles = 8;     // tiles of A that are packed at a time
 constexpr std::int64_t kPackedRows = 4;      // and rows of a transposed A
-constexpr std::int64_t kGroupUnits = 768;    // of one column: a group of chunks, 576 KiB for 192 columns
+constexpr std::int64_t kGroupUnits = 384;    // of one column of B: a group of chunks, 288 KiB for 192 columns
 constexpr std::int64_t kStripePanels = 128;  // columns whose sums are kept in scratch at a time
 constexpr std::int64_t kUnitBytes = 4;
 

@@ -94,6 +94,47 @@ std::int64_t max_live_stashes(std::span<const Instruction> instructions) {
   return most;
 }
 
+namespace {
+
+/// Change of the weight of a rank's stashes.
+double weight_change(Op op, double kept) {
+  switch (op) {
+    case Op::forward:
+      return 1.0;
+    case Op::backward:
+      return -1.0;
+    case Op::backward_input:
+      return kept - 1.0;
+    case Op::backward_weight:
+      return -kept;
+    default:
+      return 0.0;
+  }
+}
+
+}  // namespace
+
+double max_stash_weight(std::span<const Instruction> instructions, double kept_after_input_grad) {
+  if (max_live_stashes(instructions) == 0) return 0.0;
+  double live = 0.0, most = 0.0;
+  for (const Instruction& instruction : instructions)
+    most = std::max(most, live += weight_change(instruction.op, kept_after_input_grad));
+  return most;
+}
+
+void check_memory(const Program& program, double limit, double kept_after_input_grad) {
+  if (limit <= 0.0) return;
+  const double most = limit * program.placement.num_stages();
+  for (std::size_t rank = 0; rank < program.lists.size(); ++rank) {
+    if (max_stash_weight(program.lists[rank], kept_after_input_grad) <= most + 1e-9) continue;
+    double live = 0.0;
+    for (const Instruction& instruction : program.lists[rank])
+      if ((live += weight_change(instruction.op, kept_after_input_grad)) > most + 1e-9)
+        throw Error(str_cat("pipeline schedule, rank ", rank, ": ", to_text(instruction), " makes ", live,
+                            " stashes, more than the ", most, " of --pipeline-memory-limit ", limit));
+  }
+}
+
 std::int64_t max_pending_weight_passes(std::span<const Instruction> instructions) {
   std::int64_t pending = 0, most = 0;
   for (const Instruction& instruction : instructions) {

@@ -35,6 +35,11 @@ void validate(const Program& program);
 /// The largest number of stashes alive at one time on a rank with this list: from F to the end of B or W, each stage
 /// and micro-batch one. 0 for a list without backward.
 std::int64_t max_live_stashes(std::span<const Instruction> instructions);
+/// The same by weight: a stash weighs 1, between I and W `kept_after_input_grad`.
+double max_stash_weight(std::span<const Instruction> instructions, double kept_after_input_grad);
+/// Throws Error naming the first F of a rank whose stash does not fit into `limit` times 1F1B's: p stashes of a rank,
+/// of which each of v stages holds a share of 1/v. `limit` ≤ 0: no limit.
+void check_memory(const Program& program, double limit, double kept_after_input_grad);
 /// The largest number of I whose W is still to come.
 std::int64_t max_pending_weight_passes(std::span<const Instruction> instructions);
 

@@ -1,18 +1,82 @@
 #include "schedule/training_program.h"
 
+#include "base/check.h"
+#include "schedule/auto_schedule.h"
 #include "schedule/generators.h"
 #include "schedule/passes.h"
+#include "schedule/program_text.h"
 
 namespace megatron::schedule {
+namespace {
 
-Program training_program(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches) {
-  const bool all_forward_first = parallel.schedule == spec::PipelineSchedule::gpipe;
-  return insert_communication(all_forward_first ? gpipe({parallel.pipeline_parallel}, num_micro_batches)
-                                                : one_f_one_b(parallel.pipeline_parallel, num_micro_batches));
+Program interleaved_program(const spec::ParallelSpec& parallel, std::int64_t m) {
+  const std::int64_t group =
+      parallel.micro_batch_group_size > 0 ? parallel.micro_batch_group_size : parallel.pipeline_parallel;
+  const std::string problem = interleaving_problem(parallel.pipeline_parallel, m, group);
+  if (!problem.empty()) throw ConfigError(problem);
+  return interleaved(parallel.pipeline_parallel, parallel.virtual_chunks, m, group);
+}
+
+Program auto_program(const spec::ParallelSpec& parallel, std::int64_t m, double kept) {
+  if (!parallel.pipeline_times && parallel.virtual_chunks == 1) return one_f_one_b(parallel.pipeline_parallel, m);
+  return auto_schedule({parallel.placement(), m, parallel.pipeline_times.value_or(spec::PipelineTimes()),
+                        parallel.pipeline_memory_limit, kept});
+}
+
+Program file_program(const spec::ParallelSpec& parallel, std::int64_t m, double kept) {
+  Program program = read_program(parallel.schedule_file);
+  const std::string file = str_cat("--pipeline-schedule-file ", parallel.schedule_file, ": ");
+  if (std::ssize(program.lists) != parallel.pipeline_parallel)
+    throw ConfigError(str_cat(file, program.lists.size(), " ranks, the pipeline has ", parallel.pipeline_parallel));
+  if (!(program.placement == parallel.placement()))
+    throw ConfigError(str_cat(file, program.placement.num_chunks, " virtual stages per rank in ",
+                              program.placement.kind == spec::PlacementKind::v ? "V" : "linear",
+                              " placement, the run has ", parallel.virtual_chunks));
+  if (num_micro_batches(program) != m)
+    throw ConfigError(str_cat(file, num_micro_batches(program), " micro-batches, a step has ", m));
+  try {
+    const Program with_messages = insert_communication(program);
+    validate(with_messages);
+    check_memory(program, parallel.pipeline_memory_limit, kept);
+  } catch (const Error& error) {
+    throw ConfigError(file + error.what());
+  }
+  return program;
+}
+
+}  // namespace
+
+Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,
+                        double kept_after_input_grad) {
+  const int p = parallel.pipeline_parallel;
+  switch (parallel.schedule) {
+    case spec::PipelineSchedule::one_f_one_b:
+      return one_f_one_b(p, num_micro_batches);
+    case spec::PipelineSchedule::gpipe:
+      return gpipe(parallel.placement(), num_micro_batches);
+    case spec::PipelineSchedule::interleaved:
+      return interleaved_program(parallel, num_micro_batches);
+    case spec::PipelineSchedule::zb_h1:
+      return zb_h1(p, num_micro_batches);
+    case spec::PipelineSchedule::zb_h2:
+      return zb_h2(p, num_micro_batches);
+    case spec::PipelineSchedule::zb_v:
+      return zb_v(p, num_micro_batches);
+    case spec::PipelineSchedule::zb_auto:
+      return auto_program(parallel, num_micro_batches, kept_after_input_grad);
+    case spec::PipelineSchedule::from_file:
+      return file_program(parallel, num_micro_batches, kept_after_input_grad);
+  }
+  throw Error("an unknown pipeline schedule");
+}
+
+Program training_program(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,
+                         double kept_after_input_grad) {
+  return insert_communication(training_passes(parallel, num_micro_batches, kept_after_input_grad));
 }
 
 Program evaluation_program(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches) {
-  return insert_communication(forward_only({parallel.pipeline_parallel}, num_micro_batches));
+  return insert_communication(forward_only(parallel.placement(), num_micro_batches));
 }
 
 }  // namespace megatron::schedule

@@ -8,9 +8,16 @@
 
 namespace megatron::schedule {
 
-/// What one training step executes: the run's schedule, communication inserted. Throws ConfigError where the schedule
-/// cannot hold `num_micro_batches`, or where its file is no program of this pipeline.
-Program training_program(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches);
+/// Passes of one training step under the run's schedule. Throws ConfigError where the schedule cannot hold
+/// `num_micro_batches`, or where its file is no program of this pipeline or exceeds the memory limit. zb-auto without
+/// times: 1F1B with one stage per rank, else a schedule for equal times; with V placement within the memory limit.
+/// `kept_after_input_grad`: what a stash weighs between I and W.
+Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,
+                        double kept_after_input_grad = 1.0);
+
+/// training_passes with communication inserted: what the ranks execute.
+Program training_program(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,
+                         double kept_after_input_grad = 1.0);
 /// The same with forward passes alone.
 Program evaluation_program(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches);
 

@@ -3,11 +3,20 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "spec/stage_placement.h"
 
 namespace megatron::spec {
 
-enum class PipelineSchedule : std::uint8_t { one_f_one_b, gpipe };
+/// Orders of the passes of a step; schedule/generators.h says what each is.
+enum class PipelineSchedule : std::uint8_t { one_f_one_b, gpipe, interleaved, zb_h1, zb_h2, zb_v, zb_auto, from_file };
+
+/// Times of one micro-batch on a pipeline rank (all its stages together), in any unit, and of a message between ranks.
+struct PipelineTimes {
+  double forward = 1.0, input_grad = 1.0, weight_grad = 1.0, message = 0.0;
+};
 
 struct ParallelSpec {
   int world_size = 0;  // 0 until known: launcher's, --world-size, or tp·pp
@@ -19,6 +28,12 @@ struct ParallelSpec {
   bool sequence_parallel = false;
   bool use_tp_pp_dp_mapping = false;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
+  std::string schedule_file;                             // with PipelineSchedule::from_file: a program as text
+  int virtual_chunks = 1;                                // stages of each pipeline rank; derived
+  PlacementKind placement_kind = PlacementKind::linear;  // derived from the schedule
+  std::int64_t micro_batch_group_size = 0;               // of the interleaved schedule; 0: pipeline_parallel
+  std::optional<PipelineTimes> pipeline_times;           // of zb_auto
+  double pipeline_memory_limit = 1.0;                    // of zb_auto and files: multiples of 1F1B's activations
   std::optional<std::int64_t> decoder_first_pipeline_num_layers;
   std::optional<std::int64_t> decoder_last_pipeline_num_layers;
   bool account_for_embedding_in_pipeline_split = false;
@@ -27,6 +42,8 @@ struct ParallelSpec {
   double distributed_timeout_minutes = 10;
   std::optional<double> distributed_timeout_seconds;  // ours, for tests; wins
   int threads_per_rank = 0;                           // 0: usable cores ÷ ranks on this machine, at least 1
+
+  StagePlacement placement() const { return {pipeline_parallel, virtual_chunks, placement_kind}; }
 
   /// Decoder layers of each stage, in order; derived (Megatron's rules, no layer is ever dropped).
   std::vector<std::int64_t> layers_per_stage;

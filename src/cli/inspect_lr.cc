@@ -5,19 +5,21 @@
 
 #include "cli/inspect.h"
 #include "schedule/lr_schedule.h"
+#include "spec/batch_schedule.h"
 
 namespace megatron::cli {
 namespace {
 
-std::int64_t num_updates(const spec::BatchSpec& batch) {
-  return batch.train_iters ? *batch.train_iters : *batch.train_samples / batch.global_batch_size;
-}
-
 /// Calls f(iteration, samples before it) for every update: the first one uses the schedule at 0 samples.
 template <typename F>
 void for_each_update(const spec::BatchSpec& batch, F&& f) {
-  const std::int64_t updates = num_updates(batch);
-  for (std::int64_t i = 0; i < updates; ++i) f(i + 1, i * batch.global_batch_size);
+  const spec::BatchSchedule batches(batch);
+  const std::int64_t updates = spec::train_iterations(batch).value_or(0);
+  std::int64_t samples = 0;
+  for (std::int64_t i = 0; i < updates; ++i) {
+    f(i + 1, samples);
+    samples += batches.at(samples).global_batch;
+  }
 }
 
 void print_json(const spec::RunSpec& run, const schedule::LrSchedule& s) {

@@ -1,11 +1,13 @@
 #include "config/derive.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/units.h"
+#include "config/text_value.h"
+#include "spec/batch_schedule.h"
 #include "spec/layer_split.h"
-#include "spec/micro_batches.h"
 #include "spec/model_count.h"
 
 namespace megatron::config {
@@ -163,12 +165,39 @@ void derive_experts(Draft& d, Derived& out) {
   }
 }
 
-void derive_batch(Draft& d) {
+/// The batch that changes, where it is asked for; `out` says why it cannot be.
+void derive_batch_changes(Draft& d, Derived& out) {
   auto& b = d.run.batch;
-  const std::int64_t dp = d.run.parallel.data_parallel, together = b.micro_batch_size * dp;
-  if (b.global_batch_size == 0) b.global_batch_size = together;
-  if (together > 0)
-    b.num_micro_batches = spec::constant_micro_batches(b.global_batch_size, b.micro_batch_size, dp).num_micro_batches;
+  const Switches& s = d.switches;
+  if (s.step_batch_size_schedule) {
+    try {
+      b.batch_steps = spec::parse_batch_steps(*s.step_batch_size_schedule, d.run.model.seq_length);
+      if (b.global_batch_size == 0) b.global_batch_size = b.batch_steps.back().global_batch;
+    } catch (const ConfigError& error) {
+      out.steps_problem = error.what();
+    }
+  }
+  if (s.rampup_batch_size.size() != 3 || b.global_batch_size == 0) return;
+  const auto number = [&](std::size_t i) { return parse_integer(s.rampup_batch_size[i]).value_or(0); };
+  const spec::BatchRampup rampup{number(0), number(1), number(2), b.global_batch_size};
+  try {
+    spec::check(rampup);
+    b.rampup = rampup;
+  } catch (const ConfigError& error) {
+    out.rampup_problem = error.what();
+  }
+}
+
+void derive_batch(Draft& d, Derived& out) {
+  auto& b = d.run.batch;
+  b.samples_per_round = b.micro_batch_size * d.run.parallel.data_parallel;
+  derive_batch_changes(d, out);
+  if (b.global_batch_size == 0) b.global_batch_size = b.samples_per_round;
+  if (b.samples_per_round == 0) return;
+  b.num_micro_batches = spec::BatchSchedule(b).most_micro_batches();
+  const std::int64_t rounded = b.global_batch_size / b.samples_per_round * b.samples_per_round;
+  if (!d.switches.decrease_batch_size_if_needed || rounded == 0 || rounded == b.global_batch_size) return;
+  out.rounded_from = std::exchange(b.global_batch_size, rounded);
 }
 
 void derive_rest(Draft& d) {
@@ -196,7 +225,7 @@ Derived derive(Draft& d, std::optional<int> launcher_world_size) {
   out.too_large = is_too_large(d);
   derive_split(d, out);
   derive_experts(d, out);
-  derive_batch(d);
+  derive_batch(d, out);
   derive_rest(d);
   return out;
 }

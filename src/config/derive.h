@@ -1,6 +1,7 @@
 // Fills in what follows from the options: sizes, batch arithmetic, layout, schedule lengths.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +15,10 @@ inline constexpr std::int64_t kDefaultVocabulary = 50257;
 
 /// What could not be derived, for the rules; everything else of the draft is filled in as far as it goes.
 struct Derived {
-  std::string split_problem;    // why the layers cannot be split
-  std::string pattern_problem;  // what is wrong with --moe-layer-freq
+  std::string split_problem;                  // why the layers cannot be split
+  std::string pattern_problem;                // what is wrong with --moe-layer-freq
+  std::string rampup_problem, steps_problem;  // of a batch that changes
+  std::int64_t rounded_from = 0;              // global batch before it was rounded down; 0: it was not
   bool automatic_split = false;
   bool sequence_parallel_turned_off = false;
   bool default_vocabulary = false;

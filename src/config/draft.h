@@ -32,6 +32,7 @@ struct Switches {
   std::string distributed_backend = "nccl";
   std::optional<std::string> vocab_file, merge_file, tokenizer_model;
   bool decrease_batch_size_if_needed = false;
+  std::vector<std::string> rampup_batch_size;  // three whole numbers
   std::optional<std::string> step_batch_size_schedule;
   std::string dataloader_type;
 };

@@ -160,14 +160,6 @@ std::vector<Option> layout_rows() {
                      "Layers that predict further tokens.")
                      .at_least(0)
                      .unbuilt("multi-token prediction is not built in this version | leave it out"));
-  rows.push_back(flag(
-      "--decrease-batch-size-if-needed", [](Draft & d) -> auto& { return d.switches.decrease_batch_size_if_needed; },
-      "Round the global batch down to what the ranks can share."));
-  rows.push_back(value(
-                     "--step-batch-size-schedule",
-                     [](Draft & d) -> auto& { return d.switches.step_batch_size_schedule; },
-                     "Global batch sizes by samples: \"0:768 250B:1536\".")
-                     .unbuilt("a changing batch size is not built in this version | --global-batch-size"));
   return rows;
 }
 

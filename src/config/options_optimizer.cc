@@ -88,12 +88,21 @@ std::vector<Option> update_rows() {
   auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
   add(choice(
           "--optimizer", [](Draft & d) -> auto& { return d.run.optimizer.kind; },
-          {{"adam", spec::OptimizerKind::adam}, {"sgd", spec::OptimizerKind::sgd}}, "adam is AdamW.")
-          .unbuilt_values({"muon", "dist_muon", "lion", "soap", "adaptive_muon"}));
+          {{"adam", spec::OptimizerKind::adam},
+           {"sgd", spec::OptimizerKind::sgd},
+           {"lion", spec::OptimizerKind::lion},
+           {"muon", spec::OptimizerKind::muon}},
+          "adam is AdamW; muon orthogonalises the updates of matrices.")
+          .unbuilt_values({"dist_muon", "soap", "adaptive_muon"}));
   add(value(
           "--weight-decay", [](Draft & d) -> auto& { return d.run.optimizer.weight_decay; },
           "Decoupled weight decay; biases and norms have none.")
           .at_least(0));
+  add(off_flag(
+          "--no-decoupled-weight-decay", "decoupled_weight_decay",
+          [](Draft & d) -> auto& { return d.run.optimizer.decoupled_weight_decay; },
+          "Adam adds the weight decay to the gradient (L2) instead.")
+          .our_own());
   add(value(
           "--start-weight-decay", [](Draft & d) -> auto& { return d.run.optimizer.start_weight_decay; },
           "Weight decay at the start of its schedule.")
@@ -134,6 +143,67 @@ std::vector<Option> update_rows() {
           "--sgd-momentum", [](Draft & d) -> auto& { return d.run.optimizer.sgd_momentum; }, "Momentum of SGD.")
           .at_least(0)
           .at_most(1));
+  add(flag(
+          "--sgd-nesterov", [](Draft & d) -> auto& { return d.run.optimizer.sgd_nesterov; },
+          "Nesterov's momentum: the update looks one step ahead.")
+          .our_own());
+  add(value(
+          "--lion-beta1", [](Draft & d) -> auto& { return d.run.optimizer.lion_beta1; },
+          "Share of the moment in Lion's update.")
+          .at_least(0)
+          .at_most(1));
+  add(value(
+          "--lion-beta2", [](Draft & d) -> auto& { return d.run.optimizer.lion_beta2; }, "Decay of Lion's moment.")
+          .at_least(0)
+          .at_most(1));
+  return rows;
+}
+
+std::vector<Option> muon_rows() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(value(
+          "--muon-momentum", [](Draft & d) -> auto& { return d.run.optimizer.muon.momentum; }, "Momentum of Muon.")
+          .at_least(0)
+          .at_most(1));
+  add(flag(
+      "--muon-nesterov", [](Draft & d) -> auto& { return d.run.optimizer.muon.nesterov; },
+      "Nesterov's momentum in Muon."));
+  add(off_flag(
+      "--muon-no-split-qkv", "muon_split_qkv", [](Draft & d) -> auto& { return d.run.optimizer.muon.split_qkv; },
+      "Orthogonalise queries, keys and values as one matrix."));
+  add(choice(
+      "--muon-scale-mode", [](Draft & d) -> auto& { return d.run.optimizer.muon.scale_mode; },
+      {{"spectral", spec::MuonScaleMode::spectral},
+       {"unit_rms_norm", spec::MuonScaleMode::unit_rms_norm},
+       {"shape_scaling", spec::MuonScaleMode::shape_scaling}},
+      "Factor on an update: sqrt(max(out, in)), sqrt(out/in) or sqrt(max(1, out/in))."));
+  add(value(
+      "--muon-extra-scale-factor", [](Draft & d) -> auto& { return d.run.optimizer.muon.extra_scale_factor; },
+      "Another factor on every update."));
+  add(choice(
+      "--muon-coefficient-type", [](Draft & d) -> auto& { return d.run.optimizer.muon.coefficients; },
+      {{"simple", spec::MuonCoefficients::simple},
+       {"quintic", spec::MuonCoefficients::quintic},
+       {"polar_express", spec::MuonCoefficients::polar_express},
+       {"aol", spec::MuonCoefficients::aol}},
+      "Coefficients of the iteration: 1, 5, 8 or 4 steps that repeat."));
+  add(value(
+          "--muon-num-ns-steps", [](Draft & d) -> auto& { return d.run.optimizer.muon.num_ns_steps; },
+          "Steps of the iteration.")
+          .in("steps")
+          .at_least(1)
+          .at_most(1000));
+  add(choice(
+      "--muon-tp-mode", [](Draft & d) -> auto& { return d.run.optimizer.muon.tp_mode; },
+      {{"blockwise", spec::MuonTpMode::blockwise},
+       {"duplicated", spec::MuonTpMode::duplicated},
+       {"distributed", spec::MuonTpMode::distributed}},
+      "Matrices cut by tensor parallelism: each part by itself, or the whole (every rank, or the work shared)."));
+  add(choice(
+      "--muon-scalar-optimizer", [](Draft & d) -> auto& { return d.run.optimizer.muon.scalar_optimizer; },
+      {{"adam", spec::OptimizerKind::adam}, {"lion", spec::OptimizerKind::lion}},
+      "What updates all but the matrices."));
   return rows;
 }
 
@@ -142,6 +212,7 @@ std::vector<Option> update_rows() {
 std::vector<Option> optimizer_options() {
   std::vector<Option> rows = learning_rate_rows();
   for (Option& row : update_rows()) rows.push_back(std::move(row));
+  for (Option& row : muon_rows()) rows.push_back(std::move(row));
   for (Option& row : rows) row.topic = "Optimizer and schedules";
   return rows;
 }

@@ -2,6 +2,23 @@
 
 namespace megatron::config {
 
+namespace {
+
+Option rampup_row() {
+  Option o = list(
+      "--rampup-batch-size", [](Draft & d) -> auto& { return d.switches.rampup_batch_size; },
+      "A global batch that grows: START INCREMENT SAMPLES, in equal parts of SAMPLES up to --global-batch-size.");
+  o.set = [](Draft& d, const std::vector<std::string>& words) -> std::string {
+    d.switches.rampup_batch_size = words;
+    for (const std::string& word : words)
+      if (!parse_integer(word)) return "takes three whole numbers: start, increment, samples";
+    return words.size() == 3 ? "" : "takes three whole numbers: start, increment, samples";
+  };
+  return o;
+}
+
+}  // namespace
+
 std::vector<Option> batch_options() {
   std::vector<Option> rows;
   auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
@@ -17,6 +34,13 @@ std::vector<Option> batch_options() {
           .in("sequences")
           .at_least(1)
           .at_most(1e9));
+  add(rampup_row());
+  add(value(
+      "--step-batch-size-schedule", [](Draft & d) -> auto& { return d.switches.step_batch_size_schedule; },
+      "Global batches by tokens trained: \"0:768 250B:1536\" (K, M, B, T: powers of 1000)."));
+  add(flag(
+      "--decrease-batch-size-if-needed", [](Draft & d) -> auto& { return d.switches.decrease_batch_size_if_needed; },
+      "Round the global batch down to what the ranks can share."));
   add(value(
           "--train-iters", [](Draft & d) -> auto& { return d.run.batch.train_iters; }, "Length of the run.")
           .in("iterations")

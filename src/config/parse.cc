@@ -190,8 +190,12 @@ class Parser {
       context.notice(str_cat("no vocabulary: counted with ", kDefaultVocabulary, " (--vocab-size sets it)"));
     if (!draft_.switches.no_weight_decay_cond_type.empty())
       context.notice("--no-weight-decay-cond-type: use --apply-wd-to-qk-layernorm");
-    for (const Occurrence& o : input_.foreign)
-      if (o.name == "--rampup-batch-size") context.notice("--rampup-batch-size has no effect, as in Megatron");
+    if (!derived.rampup_problem.empty())
+      context.error({"--rampup-batch-size", "--global-batch-size"}, derived.rampup_problem);
+    if (!derived.steps_problem.empty()) context.error({"--step-batch-size-schedule"}, derived.steps_problem);
+    if (derived.rounded_from > 0)
+      context.notice(str_cat("global batch ", derived.rounded_from, " is rounded down to ",
+                             draft_.run.batch.global_batch_size, " (--decrease-batch-size-if-needed)"));
   }
 
   std::string split_text() const {

@@ -3,35 +3,57 @@
 #include "config/nearest.h"
 #include "config/rules.h"
 #include "config/text_value.h"
+#include "spec/batch_schedule.h"
 #include "spec/micro_batches.h"
 
 namespace megatron::config {
 namespace {
 
+/// Every batch that the run reaches must be whole micro-batches of all ranks, or be rounded to some.
+void check_sizes(RuleContext& c) {
+  constexpr int kMostErrors = 4;
+  const auto& b = c.run().batch;
+  const std::int64_t round = b.samples_per_round;
+  const spec::BatchSchedule schedule(b);
+  const std::string_view source = b.rampup                ? "--rampup-batch-size"
+                                  : b.batch_steps.empty() ? "--global-batch-size"
+                                                          : "--step-batch-size-schedule";
+  int errors = 0;
+  for (const spec::BatchStretch& stretch : schedule.trajectory(std::nullopt)) {
+    if (b.train_iters && stretch.first_iteration >= std::max<std::int64_t>(*b.train_iters, 1)) break;
+    if (b.train_samples && stretch.first_sample >= std::max<std::int64_t>(*b.train_samples, 1)) break;
+    const spec::StepBatch& batch = stretch.batch;
+    const bool decrease = c.switches().decrease_batch_size_if_needed && batch.global_batch > 0;
+    if (batch.nominal == batch.global_batch || decrease) continue;
+    const std::string place = schedule.is_constant() ? "" : str_cat(" (from sample ", stretch.first_sample, " on)");
+    const std::string rule = batch.global_batch == 0 && c.switches().decrease_batch_size_if_needed
+                                 ? " would never advance: it is less than micro-batch "
+                                 : " is not k x micro-batch ";
+    const std::string text = str_cat("global batch ", batch.nominal, place, rule, b.micro_batch_size,
+                                     " x data parallel ", c.run().parallel.data_parallel, " = k x ", round,
+                                     "; nearest: ", nearest_multiples(batch.nominal, round));
+    // Megatron-LM has come to ignore the ramp and so accepts a run that cannot follow it.
+    if (b.rampup)
+      c.not_built({source, "--micro-batch-size"}, text);
+    else
+      c.error({source, "--micro-batch-size"}, text);
+    if (++errors == kMostErrors) break;
+  }
+}
+
 void batch(RuleContext& c) {
   const auto& b = c.run().batch;
-  const std::int64_t dp = c.run().parallel.data_parallel, step = b.micro_batch_size * dp;
   if (c.mode() == ParseMode::layout) return;
   if (b.micro_batch_size == 0) {
     c.required("--micro-batch-size");
     return;
   }
-  if (c.given("--step-batch-size-schedule") && c.given("--global-batch-size"))
-    c.exclusive("--step-batch-size-schedule", "--global-batch-size");
-  if (step == 0) return;
-  if (spec::constant_micro_batches(b.global_batch_size, b.micro_batch_size, dp).running_global_batch ==
-      b.global_batch_size)
-    return;
-  if (c.switches().decrease_batch_size_if_needed) {
-    c.not_built({"--decrease-batch-size-if-needed", "--global-batch-size"},
-                str_cat("rounding the batch down is not built in this version; nearest: ",
-                        nearest_multiples(b.global_batch_size, step)));
-    return;
-  }
-  c.error(
-      {"--global-batch-size", "--micro-batch-size"},
-      str_cat("global batch ", b.global_batch_size, " is not k x micro-batch ", b.micro_batch_size, " x data parallel ",
-              dp, " = k x ", step, "; nearest: ", nearest_multiples(b.global_batch_size, step)));
+  if (c.given("--step-batch-size-schedule"))
+    for (std::string_view other : {"--global-batch-size", "--rampup-batch-size", "--decrease-batch-size-if-needed"})
+      if (c.user_asks(other)) c.exclusive("--step-batch-size-schedule", other);
+  if (c.given("--rampup-batch-size") && !c.given("--global-batch-size") && !c.given("--step-batch-size-schedule"))
+    c.error({"--rampup-batch-size"}, "needs --global-batch-size, where the ramp ends");
+  if (b.samples_per_round > 0) check_sizes(c);
 }
 
 void evaluation(RuleContext& c) {
@@ -94,7 +116,8 @@ void counts(RuleContext& c) {
       c.error({name, batch_name}, str_cat("more than 10^15 samples; nearest: ",
                                           static_cast<std::int64_t>(kMostSamples) / std::max<std::int64_t>(batch, 1)));
   };
-  const std::int64_t global = b.global_batch_size;
+  std::int64_t global = b.global_batch_size;
+  for (const spec::BatchStep& step : b.batch_steps) global = std::max(global, step.global_batch);
   check("--train-iters", real(b.train_iters.value_or(0)), "--global-batch-size", global);
   check("--train-samples", real(b.train_samples.value_or(0)), "--global-batch-size", 1);
   check("--lr-decay-iters", real(o.lr_decay_iters.value_or(0)), "--global-batch-size", global);

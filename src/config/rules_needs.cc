@@ -19,7 +19,15 @@ bool has_wsd(const RuleContext& c) { return c.run().optimizer.lr_decay_style == 
 bool has_save(const RuleContext& c) { return c.run().checkpoint.save.has_value(); }
 bool has_load(const RuleContext& c) { return c.run().checkpoint.load.has_value(); }
 bool is_sgd(const RuleContext& c) { return c.run().optimizer.kind == spec::OptimizerKind::sgd; }
-bool is_not_sgd(const RuleContext& c) { return !is_sgd(c); }
+bool is_muon(const RuleContext& c) { return c.run().optimizer.kind == spec::OptimizerKind::muon; }
+/// The optimizer, or what Muon leaves to another one.
+bool uses(const RuleContext& c, spec::OptimizerKind kind) {
+  const auto& o = c.run().optimizer;
+  return o.kind == kind || (is_muon(c) && o.muon.scalar_optimizer == kind);
+}
+bool uses_adam(const RuleContext& c) { return uses(c, spec::OptimizerKind::adam); }
+bool uses_lion(const RuleContext& c) { return uses(c, spec::OptimizerKind::lion); }
+bool is_adam(const RuleContext& c) { return c.run().optimizer.kind == spec::OptimizerKind::adam; }
 bool has_warmup(const RuleContext& c) {
   const auto& o = c.run().optimizer;
   return o.lr_warmup_fraction.value_or(0) > 0 || o.lr_warmup_iters > 0 || o.lr_warmup_samples > 0;
@@ -34,6 +42,7 @@ bool has_changing_weight_decay(const RuleContext& c) {
 constexpr const char* kRope = "--position-embedding-type rope";
 constexpr const char* kWsd = "--lr-decay-style WSD";
 constexpr const char* kGrowingDecay = "--weight-decay-incr-style linear or cosine";
+constexpr const char* kMuon = "--optimizer muon";
 constexpr const char* kNullTokenizer = "--tokenizer-type NullTokenizer";
 
 constexpr Need kNeeds[] = {
@@ -47,10 +56,23 @@ constexpr Need kNeeds[] = {
     {"--rope-scaling-factor", has_rope, kRope},
     {"--apply-wd-to-qk-layernorm", has_qk_norm, "--qk-layernorm"},
     {"--no-weight-decay-cond-type", has_qk_norm, "--qk-layernorm"},
-    {"--adam-beta1", is_not_sgd, "--optimizer adam"},
-    {"--adam-beta2", is_not_sgd, "--optimizer adam"},
-    {"--adam-eps", is_not_sgd, "--optimizer adam"},
+    {"--adam-beta1", uses_adam, "--optimizer adam"},
+    {"--adam-beta2", uses_adam, "--optimizer adam"},
+    {"--adam-eps", uses_adam, "--optimizer adam"},
+    {"--no-decoupled-weight-decay", is_adam, "--optimizer adam"},
     {"--sgd-momentum", is_sgd, "--optimizer sgd"},
+    {"--sgd-nesterov", is_sgd, "--optimizer sgd"},
+    {"--lion-beta1", uses_lion, "--optimizer lion", true},
+    {"--lion-beta2", uses_lion, "--optimizer lion", true},
+    {"--muon-momentum", is_muon, kMuon, true},
+    {"--muon-nesterov", is_muon, kMuon, true},
+    {"--muon-no-split-qkv", is_muon, kMuon, true},
+    {"--muon-scale-mode", is_muon, kMuon, true},
+    {"--muon-extra-scale-factor", is_muon, kMuon, true},
+    {"--muon-coefficient-type", is_muon, kMuon, true},
+    {"--muon-num-ns-steps", is_muon, kMuon, true},
+    {"--muon-tp-mode", is_muon, kMuon, true},
+    {"--muon-scalar-optimizer", is_muon, kMuon, true},
     {"--lr-warmup-init", has_warmup, "a warm-up (--lr-warmup-iters, --lr-warmup-samples or --lr-warmup-fraction)"},
     {"--lr-wsd-decay-style", has_wsd, kWsd},
     {"--lr-wsd-decay-iters", has_wsd, kWsd},

@@ -1,3 +1,4 @@
+#include "config/nearest.h"
 #include "config/rules.h"
 
 namespace megatron::config {
@@ -61,6 +62,45 @@ void adam(RuleContext& c) {
   if (o.adam_beta2 >= 1) c.error({"--adam-beta2"}, "must be below 1");
 }
 
+void momentum(RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  if (o.sgd_nesterov && o.sgd_momentum == 0)
+    c.error({"--sgd-nesterov", "--sgd-momentum"}, "Nesterov's momentum needs a momentum above 0");
+  if (o.lion_beta1 >= 1) c.error({"--lion-beta1"}, "must be below 1");
+  if (o.lion_beta2 >= 1) c.error({"--lion-beta2"}, "must be below 1");
+}
+
+std::int64_t steps_of_set(spec::MuonCoefficients coefficients) {
+  switch (coefficients) {
+    case spec::MuonCoefficients::simple:
+      return 1;
+    case spec::MuonCoefficients::quintic:
+      return 5;
+    case spec::MuonCoefficients::polar_express:
+      return 8;
+    case spec::MuonCoefficients::aol:
+      return 4;
+  }
+  return 1;
+}
+
+void muon(RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  if (o.kind != spec::OptimizerKind::muon) return;
+  if (o.muon.momentum >= 1) c.error({"--muon-momentum"}, "must be below 1");
+  const std::int64_t steps = steps_of_set(o.muon.coefficients);
+  if (o.muon.num_ns_steps % steps != 0)
+    c.error({"--muon-num-ns-steps", "--muon-coefficient-type"},
+            str_cat("the set has ", steps, " steps: their number must be a multiple; nearest: ",
+                    nearest_multiples(o.muon.num_ns_steps, steps)));
+  const auto& m = c.run().model;
+  if (o.muon.tp_mode == spec::MuonTpMode::blockwise && !o.muon.split_qkv &&
+      m.num_query_groups < c.run().parallel.tensor_parallel)
+    c.error({"--muon-tp-mode", "--muon-no-split-qkv"},
+            str_cat("tensor-parallel ranks that share the keys and values of ", m.num_query_groups,
+                    " groups would update them differently; nearest: --muon-tp-mode duplicated"));
+}
+
 void precision(RuleContext& c) {
   const bool bf16 = c.switches().bf16, fp16 = c.switches().fp16;
   if (bf16 && fp16) c.exclusive("--bf16", "--fp16");
@@ -70,8 +110,15 @@ void precision(RuleContext& c) {
 }  // namespace
 
 std::vector<Rule> optimizer_rules() {
-  return {{"learning rate", learning_rate},           {"warm-up", warmup}, {"weight decay", weight_decay}, {"WSD", wsd},
-          {"schedule on resume", schedule_on_resume}, {"Adam", adam},      {"precision", precision}};
+  return {{"learning rate", learning_rate},
+          {"warm-up", warmup},
+          {"weight decay", weight_decay},
+          {"WSD", wsd},
+          {"schedule on resume", schedule_on_resume},
+          {"Adam", adam},
+          {"momentum", momentum},
+          {"Muon", muon},
+          {"precision", precision}};
 }
 
 }  // namespace megatron::config

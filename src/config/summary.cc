@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "spec/batch_schedule.h"
 
 namespace megatron::config {
 namespace {
@@ -47,26 +48,36 @@ void count_stages(const ParsedRun& run, Summary& out) {
   }
 }
 
+/// Of a batch that changes, at most as many are told.
+constexpr std::size_t kMostBatchSizes = 1000;
+
 void derive_lengths(const ParsedRun& run, Summary& out) {
   const auto& b = run.spec.batch;
   const auto& o = run.spec.optimizer;
   const std::int64_t step = b.global_batch_size;
   if (step == 0) return;
+  spec::BatchSpec batch = b;
+  if (!run.errors.empty()) batch.samples_per_round = 0;  // sizes that the ranks cannot share are taken as they are
+  const spec::BatchSchedule schedule(batch);
+  if (!schedule.is_constant())
+    for (const spec::BatchStretch& stretch : schedule.trajectory(spec::train_iterations(batch)))
+      if (out.batch_sizes.size() < kMostBatchSizes)
+        out.batch_sizes.push_back({stretch.first_sample, stretch.batch.global_batch});
   out.tokens_per_step = step * run.spec.model.seq_length;
   if (b.train_samples) {
     out.train_samples = b.train_samples;
-    out.train_iters = *b.train_samples / step;
+    out.train_iters = schedule.iterations_within(*b.train_samples);
     out.decay_samples = o.lr_decay_samples ? o.lr_decay_samples : b.train_samples;
   } else if (b.train_iters) {
     out.train_iters = b.train_iters;
-    out.train_samples = *b.train_iters * step;
-    out.decay_samples = o.lr_decay_iters.value_or(*b.train_iters) * step;
+    out.train_samples = schedule.samples_after(*b.train_iters);
+    out.decay_samples = schedule.samples_after(o.lr_decay_iters.value_or(*b.train_iters));
   }
   if (!out.decay_samples) return;
   out.warmup_samples = o.lr_warmup_fraction
                            ? static_cast<std::int64_t>(*o.lr_warmup_fraction * static_cast<double>(*out.decay_samples))
                        : b.train_samples ? o.lr_warmup_samples
-                                         : o.lr_warmup_iters * step;
+                                         : schedule.samples_after(o.lr_warmup_iters);
   const std::int64_t times = b.eval_interval && *b.eval_interval > 0 ? *out.train_iters / *b.eval_interval + 1 : 1;
   out.eval_batches = times * b.eval_iters;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "config/parse.h"
@@ -21,6 +22,8 @@ struct Summary {
   std::vector<std::int64_t> stage_parameters_unpadded_vocab;  // the same, unpadded
   std::optional<double> flops_per_step;
   std::optional<std::int64_t> tokens_per_step, train_iters, train_samples, warmup_samples, decay_samples, eval_batches;
+  /// Of a batch that changes: samples before the first step that has it, and the global batch, in order.
+  std::vector<std::pair<std::int64_t, std::int64_t>> batch_sizes;
   std::vector<spec::StageMemory> memory;  // of one rank of each stage; empty where the layout is not built
 };
 

@@ -52,6 +52,7 @@ std::string summary_json(const ParsedRun& run, const Summary& s) {
   json["micro_batch_size"] = known(run.spec.batch.micro_batch_size);
   json["global_batch_size"] = known(run.spec.batch.global_batch_size);
   json["num_microbatches"] = optional(s.num_micro_batches);
+  if (!s.batch_sizes.empty()) json["global_batch_sizes"] = s.batch_sizes;
   json["vocab_size"] = m.vocab_size;
   json["padded_vocab_size"] = m.padded_vocab_size;
   json["layers_per_stage"] = run.described.layers_per_stage.empty() ? Json() : Json(run.described.layers_per_stage);

@@ -56,6 +56,11 @@ void print_batch(const ParsedRun& run, const Summary& s, Report& r) {
     r.line("global batch", grouped(b.global_batch_size), " sequences = micro-batch ", b.micro_batch_size, " x data ",
            s.data_parallel ? std::to_string(*s.data_parallel) : "?", " x micro-batches ",
            s.num_micro_batches ? std::to_string(*s.num_micro_batches) : "?");
+  if (!s.batch_sizes.empty()) {
+    std::vector<std::int64_t> sizes;
+    for (const auto& [sample, size] : s.batch_sizes) sizes.push_back(size);
+    r.line("global batch, changing", list_text(sizes));
+  }
   if (s.tokens_per_step) r.line("tokens per step", grouped(*s.tokens_per_step));
   if (s.train_iters) r.line("length", grouped(*s.train_iters), " iterations, ", grouped(*s.train_samples), " samples");
   if (s.warmup_samples)

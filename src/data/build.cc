@@ -7,6 +7,7 @@
 #include "data/indexed_dataset.h"
 #include "data/mock_dataset.h"
 #include "data/split_builder.h"
+#include "spec/batch_schedule.h"
 
 namespace megatron::data {
 namespace {
@@ -179,8 +180,10 @@ std::shared_ptr<const Dataset> build_one(std::size_t split, const SplitSource& s
 
 RequestedSamples requested_samples(const spec::BatchSpec& batch) {
   const std::int64_t gbs = batch.global_batch_size, eval_gbs = batch.eval_global_batch_size.value_or(gbs);
-  const std::int64_t train = batch.train_samples.value_or(batch.train_iters.value_or(0) * gbs);
-  const std::int64_t iters = batch.train_iters.value_or(gbs > 0 ? train / gbs : 0);
+  const spec::BatchSchedule batches(batch);
+  const std::int64_t train =
+      batch.train_samples.value_or(batch.train_iters ? batches.samples_after(*batch.train_iters) : 0);
+  const std::int64_t iters = gbs > 0 ? spec::train_iterations(batch).value_or(0) : batch.train_iters.value_or(0);
   std::int64_t evaluations = 1;
   if (!batch.skip_train && batch.eval_interval && *batch.eval_interval > 0) evaluations += iters / *batch.eval_interval;
   return {batch.skip_train ? 0 : train, evaluations * batch.eval_iters * eval_gbs, batch.eval_iters * eval_gbs};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "spec/sharding.h"
 #include "tensor/tensor.h"
@@ -39,6 +40,10 @@ struct Parameter {
   /// The lookup's table of a model whose head is tied to it (the use in the head has tied_use instead): the gradients
   /// of both uses are summed once per step, over the embedding group where they live on different stages.
   bool shared_embedding = false;
+
+  /// Rows of the parts that each group of logical rows consists of: queries, keys, values of linear_qkv. Empty: one
+  /// matrix.
+  std::vector<std::int64_t> group_rows;
 
   Tensor value;      // local shard, [local_rows] or [local_rows, local_cols]
   Tensor main_grad;  // same shape; set by optim/grad_buffer.h; tasks add to it

@@ -1,6 +1,7 @@
 #include "optim/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -57,17 +58,15 @@ std::int64_t global_zeros(mesh::Rank& rank, std::span<nn::Parameter* const> para
 
 Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec)
     : rank_(rank), parameters_(parameters.begin(), parameters.end()), spec_(spec) {
+  std::vector<nn::Parameter*> matrices;
   for (nn::Parameter* parameter : parameters_) {
     if (!parameter->trainable || nn::shares_table(*parameter, parameters_)) continue;
-    Slot slot{parameter, {}, {}};
-    if (spec_.kind == spec::OptimizerKind::adam) {
-      slot.first = add_state("exp_avg", *parameter);
-      slot.second = add_state("exp_avg_sq", *parameter);
-    } else if (spec_.sgd_momentum != 0.0) {
-      slot.first = add_state("momentum_buffer", *parameter);
-    }
+    Slot slot{parameter, update_rule(spec_, *parameter), {}};
+    for (const char* kind : state_kinds(spec_, slot.rule)) slot.states.push_back(add_state(kind, *parameter));
+    if (slot.rule == UpdateRule::muon) matrices.push_back(parameter);
     slots_.push_back(std::move(slot));
   }
+  if (spec_.kind == spec::OptimizerKind::muon) muon_ = std::make_unique<Muon>(rank_, spec_, matrices);
 }
 
 Tensor Optimizer::add_state(const char* kind, nn::Parameter& parameter) {
@@ -100,33 +99,22 @@ UpdateResult Optimizer::step(const UpdateInput& input) {
 }
 
 void Optimizer::update(const UpdateInput& input, double grad_scale) {
-  const bool first = num_updates_ == 0;
   ++num_updates_;
-  const auto t = static_cast<double>(num_updates_);
   for (Slot& slot : slots_) {
     nn::Parameter& parameter = *slot.parameter;
-    const double decay = parameter.decay ? input.weight_decay : 0.0;
-    Tensor value = parameter.value.flat();
-    if (spec_.kind == spec::OptimizerKind::adam) {
-      const kernels::AdamStep adam{input.lr,
-                                   spec_.adam_beta1,
-                                   spec_.adam_beta2,
-                                   spec_.adam_eps,
-                                   decay,
-                                   1.0 - std::pow(spec_.adam_beta1, t),
-                                   1.0 - std::pow(spec_.adam_beta2, t),
-                                   grad_scale};
-      kernels::adamw_step(rank_.exec, adam, value, parameter.main_grad.flat(), slot.first.flat(), slot.second.flat());
-    } else {
-      TensorView buffer;
-      Tensor momentum;
-      if (slot.first.defined()) {
-        momentum = slot.first.flat();
-        buffer = momentum.view();
-      }
-      kernels::sgd_step(rank_.exec, input.lr, spec_.sgd_momentum, decay, grad_scale, first, value,
-                        parameter.main_grad.flat(), buffer);
+    const UpdateScalars scalars{input.lr, parameter.decay ? input.weight_decay : 0.0, grad_scale, num_updates_};
+    if (slot.rule == UpdateRule::muon) {
+      muon_->update(parameter, scalars, parameter.value, parameter.main_grad, slot.states[0]);
+      continue;
     }
+    std::array<TensorView, 2> states;
+    std::array<Tensor, 2> flat;
+    for (std::size_t i = 0; i < slot.states.size(); ++i) {
+      flat[i] = slot.states[i].flat();
+      states[i] = flat[i].view();
+    }
+    Tensor value = parameter.value.flat();
+    update_range(rank_.exec, spec_, slot.rule, scalars, value, parameter.main_grad.flat(), states);
   }
   for (nn::Parameter* parameter : parameters_)
     if (parameter->trainable) ++parameter->version;

@@ -1,13 +1,16 @@
-// Gradients in, new weights out: AdamW and SGD with Megatron's rules, clipping by the exact global norm.
+// Gradients in, new weights out: Megatron's optimizers (update_rule.h, muon.h), clipping by the exact global norm.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "mesh/mesh.h"
 #include "nn/parameter.h"
+#include "optim/muon.h"
+#include "optim/update_rule.h"
 #include "spec/optimizer_spec.h"
 
 namespace megatron::optim {
@@ -40,18 +43,14 @@ struct OptimizerState {
 class Optimizer {
  public:
   /// State for each trainable parameter that has its own value (a tied use that shares the table's memory has none; one
-  /// on another stage than the table has its own state, in the same bits as the table's).
+  /// on another stage than the table has its own state, in the same bits as the table's). Collective over tp with
+  /// Muon.
   Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec);
 
   /// main_grad of all parameters must be final (reduced over DP, TP, tied uses: see grad_buffer.h) and is left as it
-  /// is. Collective over the model group for the norm. Updates values in place and raises their version; division by
-  /// the tokens, the loss scale and clipping are one factor of that one pass.
-  ///
-  /// AdamW (arXiv 1711.05101): p −= lr·(m̂/(√v̂ + eps) + wd·p).
-  ///
-  /// SGD: g += wd·p; buf = momentum·buf + g; p −= lr·buf.
-  ///
-  /// wd is 0 for parameters without `decay`.
+  /// is. Collective over the model group for the norm, over tp with Muon. Updates values in place and raises their
+  /// version; division by the tokens, the loss scale and clipping are one factor of that one pass. wd is 0 for
+  /// parameters without `decay`.
   UpdateResult step(const UpdateInput& input);
 
   /// Number of updates done so far (Adam's step); the same on every rank; saved in state.json.
@@ -63,7 +62,8 @@ class Optimizer {
  private:
   struct Slot {
     nn::Parameter* parameter;
-    Tensor first, second;  // exp_avg and exp_avg_sq, or momentum_buffer and nothing
+    UpdateRule rule;
+    std::vector<Tensor> states;  // of update_rule.h's state_kinds
   };
   void update(const UpdateInput& input, double grad_scale);
   Tensor add_state(const char* kind, nn::Parameter& parameter);
@@ -73,6 +73,7 @@ class Optimizer {
   spec::OptimizerSpec spec_;
   std::vector<Slot> slots_;             // of the parameters that have a value of their own
   std::vector<OptimizerState> states_;  // share the slots' memory
+  std::unique_ptr<Muon> muon_;          // where a rule needs it
   std::int64_t num_updates_ = 0;
 };
 

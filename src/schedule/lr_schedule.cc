@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "spec/batch_schedule.h"
 
 namespace megatron::schedule {
 namespace {
@@ -169,11 +170,15 @@ LrSchedule make_lr_schedule(const spec::OptimizerSpec& optimizer, const spec::Ba
   s.style = optimizer.lr_decay_style;
   s.wsd_style = optimizer.lr_wsd_decay_style;
   if (batch.train_iters) {
-    const std::int64_t global = batch.global_batch_size;
-    s.decay_samples = optimizer.lr_decay_iters.value_or(*batch.train_iters) * global;
-    s.weight_decay_samples = *batch.train_iters * global;
-    s.wsd_decay_samples = optimizer.lr_wsd_decay_iters.value_or(0) * global;
-    s.warmup_samples = static_cast<double>(optimizer.lr_warmup_iters * global);
+    // Iterations become samples along the batches that the run really has.
+    const spec::BatchSchedule batches(batch);
+    const std::int64_t decay = optimizer.lr_decay_iters.value_or(*batch.train_iters);
+    const std::int64_t wsd = optimizer.lr_wsd_decay_iters.value_or(0);
+    s.decay_samples = batches.samples_after(decay);
+    s.weight_decay_samples = batches.samples_after(*batch.train_iters);
+    s.wsd_decay_samples = s.decay_samples - batches.samples_after(std::max<std::int64_t>(0, decay - wsd)) +
+                          std::max<std::int64_t>(0, wsd - decay) * batches.at(0).global_batch;
+    s.warmup_samples = static_cast<double>(batches.samples_after(optimizer.lr_warmup_iters));
   } else if (batch.train_samples) {
     s.decay_samples = optimizer.lr_decay_samples.value_or(*batch.train_samples);
     s.weight_decay_samples = *batch.train_samples;

@@ -22,9 +22,22 @@ std::int64_t message(const RunSpec& run) {
   return layout.token_rows(run.batch.micro_batch_size * run.model.seq_length) * run.model.hidden_size;
 }
 
-std::int64_t moments_per_parameter(const OptimizerSpec& optimizer) {
-  if (optimizer.kind == OptimizerKind::adam) return 2;
-  return optimizer.sgd_momentum == 0 ? 0 : 1;
+std::int64_t moments_per_parameter(OptimizerKind kind, const OptimizerSpec& optimizer) {
+  if (kind == OptimizerKind::adam) return 2;
+  return kind == OptimizerKind::sgd && optimizer.sgd_momentum == 0 ? 0 : 1;
+}
+
+std::int64_t weight(const LinearShape& linear) { return linear.local_in * linear.local_out; }
+
+/// Elements of optimizer state. Muon keeps one moment of the matrices of layers and leaves the rest to another.
+std::int64_t moments(const StageShape& shape, const OptimizerSpec& optimizer) {
+  if (optimizer.kind != OptimizerKind::muon)
+    return shape.parameters() * moments_per_parameter(optimizer.kind, optimizer);
+  const BlockShape& block = shape.block;
+  const std::int64_t matrices =
+      shape.layers * (weight(block.attention.linear_qkv()) + weight(block.attention.linear_proj()) +
+                      weight(block.mlp.linear_fc1()) + weight(block.mlp.linear_fc2()));
+  return matrices + (shape.parameters() - matrices) * moments_per_parameter(optimizer.muon.scalar_optimizer, optimizer);
 }
 
 }  // namespace
@@ -43,7 +56,7 @@ std::vector<StageMemory> memory_per_stage(const RunSpec& run) {
     StageMemory m;
     m.parameters = kBytes * shape.parameters();
     m.gradients = m.parameters + (shape.head_shares_memory ? kBytes * shape.head.parameters() : 0);
-    m.optimizer = m.parameters * moments_per_parameter(run.optimizer);
+    m.optimizer = kBytes * moments(shape, run.optimizer);
     m.stash = kBytes * shape.stash(tokens) * live_micro_batches(run, static_cast<int>(s));
     if (run.parallel.tensor_parallel > 1) m.communication += kBytes * tokens * run.model.hidden_size;
     if (run.parallel.pipeline_parallel > 1) m.communication += 2 * kBytes * message(run);

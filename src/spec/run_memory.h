@@ -14,7 +14,7 @@ namespace megatron::spec {
 struct StageMemory {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;      // one per use of a tied table
-  std::int64_t optimizer = 0;      // two moments with Adam, one with SGD, none where its momentum is 0
+  std::int64_t optimizer = 0;      // moments: two with Adam, one with Lion, Muon and SGD (none without momentum)
   std::int64_t stash = 0;          // of all micro-batches in flight
   std::int64_t communication = 0;  // largest collective of the tensor axis, stage messages
   std::int64_t total() const { return parameters + gradients + optimizer + stash + communication; }

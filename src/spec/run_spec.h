@@ -12,10 +12,22 @@
 
 namespace megatron::spec {
 
+/// --rampup-batch-size: from `start` in steps of `increment` to `target` over `samples`.
+struct BatchRampup {
+  std::int64_t start = 0, increment = 0, samples = 0, target = 0;
+};
+/// --step-batch-size-schedule: the global batch from `first_sample` on.
+struct BatchStep {
+  std::int64_t first_sample = 0, global_batch = 0;
+};
+
 struct BatchSpec {
   std::int64_t micro_batch_size = 0;
-  std::int64_t global_batch_size = 0;  // derived default: micro_batch_size · dp
-  std::int64_t num_micro_batches = 0;  // derived: per step and data-parallel rank
+  std::int64_t global_batch_size = 0;  // derived default: micro_batch_size · dp; of a changing batch the last one
+  std::int64_t num_micro_batches = 0;  // derived: per step and data-parallel rank; of a changing batch the largest
+  std::int64_t samples_per_round = 0;  // derived: micro_batch_size · dp
+  std::optional<BatchRampup> rampup;   // which batch a step has: spec/batch_schedule.h
+  std::vector<BatchStep> batch_steps;  // ascending, the first at sample 0; empty: none
   std::optional<std::int64_t> train_iters, train_samples;
   std::int64_t eval_iters = 100;
   std::optional<std::int64_t> eval_interval;

@@ -10,6 +10,7 @@ namespace megatron::train {
 struct StepReport {
   std::int64_t iteration = 0;         // from 1
   std::int64_t consumed_samples = 0;  // after the step
+  std::int64_t global_batch = 0;      // samples of the step
   std::int64_t trained_tokens = 0;    // tokens whose mask is not 0
   std::int64_t computed_tokens = 0;   // all tokens of the global batch
   double token_sum = 0;               // Σ mask: what the loss was divided by

@@ -12,7 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Calls f(key, field) for each field; one list for both directions.
+/// Calls f(key, field) for each field, f.added for those that older checkpoints do not have: these keep their default.
+/// One list for both directions.
 template <typename Run, typename F>
 void each_field(Run& run, F&& f) {
   auto& m = run.model;
@@ -54,6 +55,18 @@ void each_field(Run& run, F&& f) {
   f("adam_eps", o.adam_eps);
   f("sgd_momentum", o.sgd_momentum);
   f("clip_grad", o.clip_grad);
+  f.added("decoupled_weight_decay", o.decoupled_weight_decay);
+  f.added("sgd_nesterov", o.sgd_nesterov);
+  f.added("lion_beta1", o.lion_beta1);
+  f.added("lion_beta2", o.lion_beta2);
+  f.added("muon_momentum", o.muon.momentum);
+  f.added("muon_nesterov", o.muon.nesterov);
+  f.added("muon_split_qkv", o.muon.split_qkv);
+  f.added("muon_scale_mode", o.muon.scale_mode);
+  f.added("muon_extra_scale_factor", o.muon.extra_scale_factor);
+  f.added("muon_coefficient_type", o.muon.coefficients);
+  f.added("muon_num_ns_steps", o.muon.num_ns_steps);
+  f.added("muon_scalar_optimizer", o.muon.scalar_optimizer);
   f("global_batch_size", run.batch.global_batch_size);
   f("train_iters", run.batch.train_iters);
   f("train_samples", run.batch.train_samples);
@@ -70,7 +83,9 @@ std::vector<const char*> names_of() {
   if constexpr (std::is_same_v<E, spec::Normalization>) return {"LayerNorm", "RMSNorm"};
   if constexpr (std::is_same_v<E, spec::PositionEmbedding>) return {"learned_absolute", "rope", "none"};
   if constexpr (std::is_same_v<E, spec::Activation>) return {"gelu_tanh", "gelu_erf", "squared_relu", "silu"};
-  if constexpr (std::is_same_v<E, spec::OptimizerKind>) return {"adam", "sgd"};
+  if constexpr (std::is_same_v<E, spec::OptimizerKind>) return {"adam", "sgd", "lion", "muon"};
+  if constexpr (std::is_same_v<E, spec::MuonScaleMode>) return {"spectral", "unit_rms_norm", "shape_scaling"};
+  if constexpr (std::is_same_v<E, spec::MuonCoefficients>) return {"simple", "quintic", "polar_express", "aol"};
 }
 
 class Writer {
@@ -78,6 +93,10 @@ class Writer {
   template <typename T>
   void operator()(const char* key, const T& field) {
     json_[key] = to_json(field);
+  }
+  template <typename T>
+  void added(const char* key, const T& field) {
+    (*this)(key, field);
   }
   std::string text() const { return json_.dump(); }
 
@@ -115,6 +134,10 @@ class Reader {
     } catch (const Json::exception&) {
       throw IoError(str_cat(path_, ": \"", key, "\" is ", found->dump(), ", which is not a value of its kind"));
     }
+  }
+  template <typename T>
+  void added(const char* key, T& field) {
+    if (json_.contains(key)) (*this)(key, field);
   }
 
  private:

@@ -18,12 +18,7 @@ metrics::LogConfig make_config(const spec::RunSpec& run, std::int64_t total_iter
 }  // namespace
 
 RunLog::RunLog(const spec::RunSpec& run, std::int64_t total_iterations, metrics::Console& console)
-    : run_(run),
-      console_(console),
-      config_(make_config(run, total_iterations)),
-      interval_(config_),
-      summary_(config_),
-      flops_per_step_(spec::flops_per_step(run.model, run.batch.global_batch_size)) {
+    : run_(run), console_(console), config_(make_config(run, total_iterations)), interval_(config_), summary_(config_) {
   if (run.log.log_json.has_value()) json_ = std::make_unique<metrics::JsonLog>(*run.log.log_json);
 }
 
@@ -44,7 +39,7 @@ metrics::StepRecord RunLog::record_of(const StepReport& report) const {
   metrics::StepRecord record;
   record.iteration = report.iteration;
   record.consumed_samples = report.consumed_samples;
-  record.global_batch_size = run_.batch.global_batch_size;
+  record.global_batch_size = report.global_batch;
   record.trained_tokens = report.trained_tokens;
   record.computed_tokens = report.computed_tokens;
   record.loss = report.loss;
@@ -58,7 +53,7 @@ metrics::StepRecord RunLog::record_of(const StepReport& report) const {
   record.exposed_communication_seconds = report.exposed_seconds;
   record.optimizer_seconds = report.optimizer_seconds;
   record.data_seconds = report.data_seconds;
-  record.model_flops = flops_per_step_;
+  record.model_flops = spec::flops_per_step(run_.model, report.global_batch);
   record.skipped = report.skipped;
   record.nan = report.nan;
   return record;

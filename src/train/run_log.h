@@ -37,7 +37,6 @@ class RunLog final : public RunListener {
   metrics::LogConfig config_;
   metrics::IntervalLog interval_;
   metrics::RunSummary summary_;
-  double flops_per_step_ = 0;
 };
 
 }  // namespace megatron::train

@@ -10,6 +10,7 @@
 #include "model/build.h"
 #include "schedule/lr_schedule.h"
 #include "schedule/training_program.h"
+#include "spec/batch_schedule.h"
 #include "train/batches.h"
 #include "train/evaluate.h"
 #include "train/machine.h"
@@ -34,12 +35,14 @@ class Trainer {
         parts_(context, process.run, RankParts::Use::training),
         schedule_(process.run.batch.skip_train || total_iterations(process.run) == 0
                       ? schedule::LrSchedule{}
-                      : schedule::make_lr_schedule(process.run.optimizer, process.run.batch)) {}
+                      : schedule::make_lr_schedule(process.run.optimizer, process.run.batch)),
+        batches_(process.run.batch) {}
 
   TrainOutcome run();
 
  private:
   void set_up();
+  void start_batch();
   void train();
   StepReport step();
   std::vector<nn::MicroBatch> next_batches();
@@ -71,6 +74,9 @@ class Trainer {
   StepRecorder recorder_{parts_, context_};
   schedule::LrSchedule schedule_;
   std::unique_ptr<data::SampleOrder> order_;
+  const spec::BatchSchedule batches_;
+  spec::StepBatch batch_;                   // of the step under way
+  std::int64_t program_micro_batches_ = 0;  // what program_ was made for
   std::vector<schedule::Instruction> program_;
   RunPosition position_;
   StepSummary summary_;  // of the latest step
@@ -130,7 +136,14 @@ void Trainer::set_up() {
     order_ = data::make_order(run_.data, *process_.data.train, run_.batch.micro_batch_size, parts_.mesh().dp.size(),
                               position_.consumed_samples);
   }
-  program_ = schedule::training_program(run_.parallel, run_.batch.num_micro_batches).lists[stage_index()];
+}
+
+/// The batch of the next step, and the instructions for its micro-batches.
+void Trainer::start_batch() {
+  batch_ = batches_.at(position_.consumed_samples);
+  if (batch_.num_micro_batches == program_micro_batches_) return;
+  program_ = schedule::training_program(run_.parallel, batch_.num_micro_batches).lists[stage_index()];
+  program_micro_batches_ = batch_.num_micro_batches;
 }
 
 void Trainer::train() {
@@ -160,7 +173,7 @@ void Trainer::train() {
 std::vector<nn::MicroBatch> Trainer::next_batches() {
   const TraceSpan span = phase("data");
   return make_micro_batches(*process_.data.train, *order_,
-                            {position_.consumed_samples, run_.batch.global_batch_size, run_.batch.micro_batch_size},
+                            {position_.consumed_samples, batch_.global_batch, run_.batch.micro_batch_size},
                             parts_.mesh(), run_.parallel.sequence_parallel);
 }
 
@@ -180,6 +193,7 @@ StepReport Trainer::step() {
   const StepRecorder::Step recording(recorder_, position_.iteration + 1);
   const double start = monotonic_seconds();
   context_.note_progress("step", position_.iteration + 1);
+  start_batch();
   const std::vector<nn::MicroBatch> batches = next_batches();
   const double data_end = monotonic_seconds();
   const pipeline::StepOutput output = compute(batches);
@@ -196,9 +210,10 @@ StepReport Trainer::step() {
   const double ranks = parts_.mesh().world_size;
   StepReport report;
   report.iteration = position_.iteration + 1;
-  report.consumed_samples = position_.consumed_samples + run_.batch.global_batch_size;
+  report.consumed_samples = position_.consumed_samples + batch_.global_batch;
+  report.global_batch = batch_.global_batch;
   report.trained_tokens = summary_.trained_tokens;
-  report.computed_tokens = run_.batch.global_batch_size * run_.model.seq_length;
+  report.computed_tokens = batch_.global_batch * run_.model.seq_length;
   report.token_sum = summary_.token_sum();
   report.loss = summary_.loss();
   report.lr = schedule_.lr(position_.schedule_samples);
@@ -245,7 +260,7 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
   if (report.skipped) {
     ++position_.skipped_iterations;
   } else {
-    position_.schedule_samples += run_.batch.global_batch_size;
+    position_.schedule_samples += batch_.global_batch;
   }
 }
 
@@ -334,8 +349,8 @@ void Trainer::save() {
 }  // namespace
 
 std::int64_t total_iterations(const spec::RunSpec& run) {
-  if (run.batch.train_iters.has_value()) return *run.batch.train_iters;
-  if (run.batch.train_samples.has_value()) return *run.batch.train_samples / run.batch.global_batch_size;
+  const std::optional<std::int64_t> iterations = spec::train_iterations(run.batch);
+  if (iterations.has_value()) return *iterations;
   throw ConfigError("--train-iters is missing: give the number of iterations (or --train-samples)");
 }
 

@@ -35,7 +35,8 @@ struct TrainHooks {
 TrainOutcome run_training(comm::World& world, const Process& process, RunListener* listener,
                           const TrainHooks& hooks = {});
 
-/// Iterations of the whole run: --train-iters, or --train-samples ÷ global batch size. Throws ConfigError without both.
+/// Iterations of the whole run: --train-iters, or the whole steps within --train-samples. Throws ConfigError without
+/// both.
 std::int64_t total_iterations(const spec::RunSpec& run);
 
 }  // namespace megatron::train

@@ -41,6 +41,8 @@ constexpr Case kCases[] = {
     {"--override-opt_param-scheduler", "--load", "--load x"},
     {"--use-checkpoint-opt_param-scheduler", "--load", "--load x"},
     {"--sgd-momentum 0.5", "--optimizer sgd", "--optimizer sgd"},
+    {"--sgd-nesterov", "--optimizer sgd", "--optimizer sgd"},
+    {"--optimizer sgd --no-decoupled-weight-decay", "--optimizer adam", "--optimizer adam"},
     {"--optimizer sgd --adam-beta1 0.8", "--optimizer adam", "--optimizer adam"},
     {"--optimizer sgd --adam-beta2 0.8", "--optimizer adam", "--optimizer adam"},
     {"--optimizer sgd --adam-eps 1e-6", "--optimizer adam", "--optimizer adam"},

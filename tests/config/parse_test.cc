@@ -242,16 +242,97 @@ TEST(Rules, DataCachePathHasNoEffect) { EXPECT_TRUE(validate(kModel + "--data-ca
 TEST(Rules, NotBuiltStandsApart) {
   const ParsedRun run = validate(kModel +
                                  "--world-size 2 --context-parallel-size 2 --recompute-granularity full "
-                                 "--recompute-method uniform --num-experts 4 --optimizer muon");
+                                 "--recompute-method uniform --num-experts 4 --optimizer soap");
   expect_valid(run);
   for (const char* name :
-       {"--context-parallel-size 2", "--recompute-granularity full", "--num-experts 4", "--optimizer muon"})
+       {"--context-parallel-size 2", "--recompute-granularity full", "--num-experts 4", "--optimizer soap"})
     EXPECT_TRUE(mentions(run.not_built, name)) << name;
   EXPECT_THROW(require_accepted(run), ConfigError);
   // Values that ask for nothing.
   EXPECT_TRUE(validate(kModel + "--context-parallel-size 1 --expert-model-parallel-size 1 --timing-log-level 0 "
                                 "--use-flash-attn --main-grads-dtype fp32 --overlap-grad-reduce")
                   .accepted());
+}
+
+/// Every batch of the trajectory is looked at before the run starts.
+TEST(Rules, BatchesThatChange) {
+  const std::string run = kModel + "--world-size 2 --train-iters 100 --lr 1e-3 ";
+  const std::string ramp = run + "--micro-batch-size 2 --global-batch-size 32 --rampup-batch-size ";
+  const ParsedRun good = validate(ramp + "8 8 96");
+  EXPECT_TRUE(good.accepted()) << good.errors.front();
+  ASSERT_TRUE(good.spec.batch.rampup.has_value());
+  EXPECT_EQ(good.spec.batch.num_micro_batches, 8);
+  EXPECT_TRUE(
+      mentions(validate(ramp + "6 2 96").not_built, "global batch 6 (from sample 0 on) is not k x micro-batch 2"));
+  EXPECT_TRUE(mentions(validate(ramp + "8 7 96").errors, "not a whole number of increments of 7"));
+  EXPECT_TRUE(mentions(validate(ramp + "32 8 96").errors, "must be below the global batch 32"));
+  EXPECT_TRUE(mentions(validate(ramp + "8 8 0").errors, "at least 1 sample"));
+  EXPECT_TRUE(mentions(validate(ramp + "8 8").errors, "three whole numbers"));
+  EXPECT_TRUE(mentions(validate(run + "--micro-batch-size 2 --rampup-batch-size 4 4 8").errors, "--global-batch-size"));
+  // Rounding down helps as long as something is left.
+  EXPECT_TRUE(validate(ramp + "6 2 96 --decrease-batch-size-if-needed").accepted());
+  EXPECT_TRUE(mentions(validate(ramp + "2 2 96 --decrease-batch-size-if-needed").not_built, "would never advance"));
+  const ParsedRun rounded =
+      validate(run + "--micro-batch-size 2 --global-batch-size 11 --decrease-batch-size-if-needed");
+  EXPECT_TRUE(rounded.accepted());
+  EXPECT_EQ(rounded.spec.batch.global_batch_size, 8);
+  EXPECT_TRUE(mentions(rounded.notices, "rounded down to 8"));
+  EXPECT_TRUE(
+      mentions(validate(run + "--micro-batch-size 8 --global-batch-size 11 --decrease-batch-size-if-needed").errors,
+               "would never advance"));
+}
+
+TEST(Rules, BatchesInSteps) {
+  const std::string run = kModel +
+                          "--world-size 2 --train-samples 1000 --lr 1e-3 --seq-length 64 "
+                          "--micro-batch-size 2 --step-batch-size-schedule ";
+  const auto steps = [&](const std::string& text, const std::string& more = "") {
+    std::vector<std::string> args = words(run);
+    args.push_back(text);
+    for (const std::string& word : words(more)) args.push_back(word);
+    return parse_run(args, ParseMode::validate);
+  };
+  const ParsedRun good = steps("0:4 1.28K:8 6400:16");
+  EXPECT_TRUE(good.accepted()) << good.errors.front();
+  ASSERT_EQ(good.spec.batch.batch_steps.size(), 3U);
+  EXPECT_EQ(good.spec.batch.batch_steps[1].first_sample, 20);
+  EXPECT_EQ(good.spec.batch.global_batch_size, 16);
+  EXPECT_EQ(good.spec.batch.num_micro_batches, 4);
+  EXPECT_TRUE(mentions(steps("0:4 640:6").errors, "global batch 6 (from sample 12 on)"));
+  EXPECT_TRUE(mentions(steps("64:4").errors, "threshold 0"));
+  EXPECT_TRUE(mentions(steps("0:4 6400:8 6410:16").errors, "must increase"));
+  EXPECT_TRUE(mentions(steps("four").errors, "THRESHOLD:BATCH_SIZE"));
+  EXPECT_TRUE(mentions(steps("0:4 6400:8", "--global-batch-size 8").errors, "exclude each other"));
+  EXPECT_TRUE(mentions(steps("0:4 6400:8", "--decrease-batch-size-if-needed").errors, "exclude each other"));
+  // A size that the run never reaches is no obstacle.
+  EXPECT_TRUE(steps("0:4 64M:6").accepted());
+}
+
+TEST(Rules, Optimizers) {
+  EXPECT_TRUE(mentions(validate(kModel + "--optimizer sgd --sgd-momentum 0 --sgd-nesterov").errors, "Nesterov"));
+  EXPECT_TRUE(mentions(validate(kModel + "--optimizer lion --no-decoupled-weight-decay").errors, "--optimizer adam"));
+  EXPECT_TRUE(mentions(validate(kModel + "--optimizer muon --muon-num-ns-steps 6").errors, "nearest: 5, 10"));
+  EXPECT_TRUE(mentions(validate(kModel + "--muon-momentum 0.9").notices, "--optimizer muon"));
+  EXPECT_TRUE(validate(kModel + "--optimizer muon --muon-coefficient-type simple --muon-num-ns-steps 6 "
+                                "--muon-tp-mode distributed --muon-scalar-optimizer lion --lion-beta1 0.9")
+                  .accepted());
+  for (const char* name : {"soap", "adaptive_muon", "dist_muon"})
+    EXPECT_TRUE(mentions(validate(kModel + "--optimizer " + name).not_built, name));
+  const std::pair<const char*, const char*> refused[] = {
+      {"--use-precision-aware-optimizer", "float32"},
+      {"--main-grads-dtype bf16", "float32"},
+      {"--main-params-dtype fp16", "float32"},
+      {"--exp-avg-dtype bf16", "float32"},
+      {"--exp-avg-sq-dtype fp8", "float32"},
+      {"--optimizer-cpu-offload", "main memory"},
+      {"--num-distributed-optimizer-instances 2", "all data-parallel ranks"},
+      {"--use-torch-fsdp2", "--use-megatron-fsdp"},
+      {"--outer-dp-sharding-strategy optim", "--data-parallel-sharding-strategy"}};
+  for (const auto& [option, reason] : refused) {
+    const ParsedRun run = validate(kModel + option);
+    EXPECT_TRUE(mentions(run.not_built, option)) << option;
+    EXPECT_TRUE(mentions(run.not_built, reason)) << option;
+  }
 }
 
 TEST(Rules, RemovedOptionsSayWhatFollowed) {

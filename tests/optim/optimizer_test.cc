@@ -77,6 +77,9 @@ TEST(Optimizer, StatesAreNamed) {
     spec.sgd_momentum = 0;
     Optimizer plain(rank, all, spec);
     EXPECT_EQ(names(plain), "");
+    spec.kind = spec::OptimizerKind::lion;
+    Optimizer lion(rank, all, spec);
+    EXPECT_EQ(names(lion), "exp_avg:t exp_avg:w ");
     // On another stage than the table the use has a value and states of its own.
     Optimizer last_stage(rank, std::vector{use.get()}, spec::OptimizerSpec{});
     EXPECT_EQ(names(last_stage), "exp_avg:t exp_avg_sq:t ");
@@ -102,6 +105,30 @@ TEST(Optimizer, DecayTouchesMatricesOnly) {
       const std::vector<float> expected = {0.9F, -1.8F, 3.6F, 0.0F};
       for (int i = 0; i < 4; ++i) EXPECT_FLOAT_EQ(values_of(matrix->value)[i], expected[i]);
     }
+  });
+}
+
+/// arXiv 2302.06675: the sign of a mixture moves the weight, the moment decays at another rate.
+TEST(Optimizer, LionThreeSteps) {
+  alone([](mesh::Rank& rank) {
+    auto p = made_parameter(rank.exec, "w", 1, 1);
+    set_values(p->value, {1.0F});
+    spec::OptimizerSpec spec;
+    spec.kind = spec::OptimizerKind::lion;
+    spec.clip_grad = 0;
+    Optimizer optimizer(rank, std::vector{p.get()}, spec);
+    double weight = 1.0, m = 0.0;
+    for (const double grad : {0.5, -0.25, -0.0001}) {
+      set_values(p->main_grad, {static_cast<float>(grad)});
+      optimizer.step(update(1e-3, 0.01));
+      const double mixed = 0.95 * m + (1 - 0.95) * grad;
+      weight -= 1e-3 * ((mixed > 0 ? 1.0 : -1.0) + 0.01 * weight);
+      m = 0.98 * m + (1 - 0.98) * grad;
+      EXPECT_NEAR(p->value.data<float>()[0], weight, 1e-7);
+      EXPECT_NEAR(optimizer.states()[0].tensor.data<float>()[0], m, 1e-8);
+    }
+    // Third step: the moment, not the small gradient, gives the sign.
+    EXPECT_LT(weight, 1.0 - 0.9e-3);
   });
 }
 
@@ -238,7 +265,9 @@ TEST_P(TorchRuns, SameParametersAndStates) {
     spec.adam_eps = settings.at("eps");
   } else {
     spec.sgd_momentum = settings.at("momentum");
+    spec.sgd_nesterov = settings.contains("nesterov");
   }
+  spec.decoupled_weight_decay = run != "adam_l2";
   // Ten times what float32 itself costs against float64, relative to the largest parameter.
   const double tolerance = 10.0 * settings.at("noise_fp32_vs_fp64_relative_to_largest_param").get<double>();
   const std::vector<double> schedule = file.read_double("lr");
@@ -285,7 +314,8 @@ TEST_P(TorchRuns, SameParametersAndStates) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, TorchRuns,
-                         ::testing::Values("adamw", "adamw_no_decay", "adamw_schedule", "sgd", "sgd_momentum"));
+                         ::testing::Values("adamw", "adamw_no_decay", "adamw_schedule", "adam_l2", "sgd",
+                                           "sgd_momentum", "sgd_nesterov"));
 
 /// torch.nn.utils.clip_grad_norm_: with plain SGD at rate 1 from 0 the weights are minus the clipped gradients.
 TEST(Clip, Torch) {

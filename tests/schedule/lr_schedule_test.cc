@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "spec/batch_schedule.h"
 #include "support/reference_data.h"
 
 namespace megatron::schedule {
@@ -95,6 +96,33 @@ TEST(LrSchedule, FromARun) {
   batch.train_iters = 5;
   optimizer.lr.reset();
   EXPECT_THROW(make_lr_schedule(optimizer, batch), ConfigError);
+}
+
+/// Iterations become samples along the batches that the run has: the rate ends at its minimum, and the warm-up lasts as
+/// many iterations as it was given.
+TEST(LrSchedule, OfAGrowingBatch) {
+  spec::OptimizerSpec optimizer;
+  optimizer.lr = 1e-3;
+  optimizer.min_lr = 1e-5;
+  optimizer.lr_warmup_iters = 2;
+  spec::BatchSpec batch;
+  batch.samples_per_round = 4;
+  batch.global_batch_size = 32;
+  batch.rampup = spec::BatchRampup{8, 8, 96, 32};
+  batch.train_iters = 20;
+  const spec::BatchSchedule batches(batch);
+  std::int64_t samples = 0;
+  for (int i = 0; i < 20; ++i) samples += batches.at(samples).global_batch;
+  ASSERT_LT(samples, 20 * 32);
+  const LrSchedule schedule = make_lr_schedule(optimizer, batch);
+  EXPECT_EQ(schedule.decay_samples, samples);
+  EXPECT_EQ(schedule.weight_decay_samples, samples);
+  EXPECT_EQ(schedule.lr(samples), 1e-5);
+  EXPECT_EQ(schedule.warmup_samples, 16.0);
+  EXPECT_EQ(schedule.lr(16), 1e-3);
+  optimizer.lr_decay_style = spec::DecayStyle::wsd;
+  optimizer.lr_wsd_decay_iters = 3;
+  EXPECT_EQ(make_lr_schedule(optimizer, batch).wsd_decay_samples, 3 * 32);
 }
 
 /// A schedule that may not be built, as the reference refuses it too.

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "base/units.h"
+#include "spec/batch_schedule.h"
 #include "spec/layer_split.h"
 
 namespace megatron::testing {
@@ -106,7 +107,8 @@ spec::RunSpec complete(spec::RunSpec run, const Layout& layout) {
   run.parallel.world_size = layout.world();
   run.parallel.sequence_parallel = layout.sp && layout.tp > 1;
   run.batch.micro_batch_size = layout.micro_batch;
-  run.batch.num_micro_batches = run.batch.global_batch_size / (layout.micro_batch * layout.dp);
+  run.batch.samples_per_round = layout.micro_batch * layout.dp;
+  run.batch.num_micro_batches = spec::BatchSchedule(run.batch).most_micro_batches();
   MEGATRON_CHECK_EQ(run.batch.num_micro_batches * layout.micro_batch * layout.dp, run.batch.global_batch_size);
   derive_model(run.model, layout.tp);
   spec::LayerSplit split;

@@ -123,6 +123,73 @@ TEST(Resume, EqualRunsWriteEqualFilesUnderEveryLayoutTheSameNames) {
   }
 }
 
+/// Whatever state an optimizer keeps, it is saved and found again: the resumed run has the bits of the straight one,
+/// and on another layout its numbers.
+TEST(Resume, EveryOptimizerContinues) {
+  struct Case {
+    const char* name;
+    spec::OptimizerKind kind;
+    bool decoupled = true, nesterov = false;
+  };
+  for (const Case& c :
+       {Case{"adam", spec::OptimizerKind::adam, false}, Case{"sgd", spec::OptimizerKind::sgd, true, true},
+        Case{"lion", spec::OptimizerKind::lion}, Case{"muon", spec::OptimizerKind::muon}}) {
+    SCOPED_TRACE(c.name);
+    spec::RunSpec run = run_with_schedule(true, 4);
+    run.optimizer.kind = c.kind;
+    run.optimizer.decoupled_weight_decay = c.decoupled;
+    run.optimizer.sgd_nesterov = c.nesterov;
+    run.optimizer.lr = c.kind == spec::OptimizerKind::sgd ? 0.1 : 1e-4;
+    const Layout layout = {2, 1, 2, true, 1};
+    const TemporaryFolder folder;
+    const SmallResult straight = train_small(complete(run, layout), options_for());
+    spec::RunSpec first = run;
+    first.checkpoint.save = folder.path();
+    first.batch.exit_interval = 2;
+    train_small(complete(first, layout), options_for());
+    run.checkpoint.load = folder.path();
+    const SmallResult rest = train_small(complete(run, layout), options_for());
+    ASSERT_EQ(rest.steps.size(), 2U);
+    EXPECT_EQ(rest.weights, straight.weights);
+    const SmallResult other = train_small(complete(run, {1, 2, 1, false, 2}), options_for());
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(rest.steps[i].loss, straight.steps[i + 2].loss);
+      EXPECT_NEAR(other.steps[i].loss / straight.steps[i + 2].loss, 1.0, 1e-5);
+    }
+  }
+}
+
+/// A batch that changes is a function of the samples trained: a run stopped in the middle of the ramp goes on with it.
+TEST(Resume, AGrowingBatchGoesOnWhereItStood) {
+  spec::RunSpec run = run_with_schedule(false, 6);
+  run.optimizer.lr_decay_iters = 6;
+  run.batch.global_batch_size = 4;
+  run.batch.batch_steps = {{0, 2}, {8, 4}};
+  const TemporaryFolder folder;
+  const SmallResult straight = train_small(complete(run, {2, 2, 1, true, 1}), options_for());
+  spec::RunSpec first = run;
+  first.checkpoint.save = folder.path();
+  first.batch.exit_interval = 3;
+  const SmallResult half = train_small(complete(first, {2, 2, 1, true, 1}), options_for());
+  run.checkpoint.load = folder.path();
+  const SmallResult rest = train_small(complete(run, {2, 2, 1, true, 1}), options_for());
+  const auto sizes = [](const SmallResult& result) {
+    std::vector<std::int64_t> list;
+    for (const StepReport& step : result.steps) list.push_back(step.global_batch);
+    return list;
+  };
+  EXPECT_EQ(sizes(straight), (std::vector<std::int64_t>{2, 2, 2, 2, 4, 4}));
+  EXPECT_EQ(sizes(half), (std::vector<std::int64_t>{2, 2, 2}));
+  EXPECT_EQ(sizes(rest), (std::vector<std::int64_t>{2, 4, 4}));
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(rest.steps[i].loss, straight.steps[i + 3].loss);
+    EXPECT_EQ(rest.steps[i].lr, straight.steps[i + 3].lr);
+    EXPECT_EQ(rest.steps[i].consumed_samples, straight.steps[i + 3].consumed_samples);
+  }
+  EXPECT_EQ(rest.weights, straight.weights);
+  EXPECT_EQ(straight.outcome.consumed_samples, 16);
+}
+
 TEST(Resume, AnotherGlobalBatchKeepsTheSamplePosition) {
   const TemporaryFolder folder;
   spec::RunSpec first = small_run(false);

@@ -55,6 +55,7 @@ SelfAttention::SelfAttention(const LayerSetup& setup, const std::string& name, c
                   qkv_sharding(setup, shape, 1), options_.qkv_init,
                   shape.shares_groups() ? GradReduction::shared_kv_rows : GradReduction::none),
       linear_proj_(setup, name + ".linear_proj", shape.linear_proj(), options_.proj_init) {
+  linear_qkv_.weight().group_rows = {shape.heads / shape.groups * shape.head_size, shape.head_size, shape.head_size};
   if (!shape.qk_norm) return;
   q_layernorm_.emplace(setup, name + ".q_layernorm", shape.head_norm, options_.decay_head_norms);
   k_layernorm_.emplace(setup, name + ".k_layernorm", shape.head_norm, options_.decay_head_norms);

@@ -1,0 +1,75 @@
+#include "kernels/optimizer_variants.h"
+
+#include "kernels/checks.h"
+#include "kernels/cpu/optimizer_variants.h"
+#include "kernels/ref/optimizer_variants.h"
+
+namespace megatron::kernels {
+namespace {
+
+void check_flat(const tensor::ViewBase& view, const tensor::ViewBase& like, const char* name) {
+  MEGATRON_CHECK(view.dtype == like.dtype, name, " is ", dtype_name(view.dtype), ", not ", dtype_name(like.dtype));
+  MEGATRON_CHECK_EQ(view.numel(), like.numel(), name, " has shape ", view.shape);
+  MEGATRON_CHECK(view.is_contiguous(), name, " is not dense");
+}
+
+}  // namespace
+
+void adam_l2_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v) {
+  const KernelSpan span(exec, "adam_l2_step");
+  check_floating(p, "p");
+  check_flat(p, p, "p");
+  check_flat(g, p, "g");
+  check_flat(m, p, "m");
+  check_flat(v, p, "v");
+  count_operands(exec, p, p, g, m, m, v, v);
+  if (exec.is_meta() || p.numel() == 0) return;
+  if (is_double(p))
+    ref::adam_l2_step(step, p, g, m, v);
+  else
+    cpu::adam_l2_step(exec, step, p, g, m, v);
+}
+
+void sgd_nesterov_step(Executor& exec, const NesterovStep& step, TensorView p, ConstTensorView g, TensorView buf) {
+  const KernelSpan span(exec, "sgd_nesterov_step");
+  check_floating(p, "p");
+  check_flat(p, p, "p");
+  check_flat(g, p, "g");
+  check_flat(buf, p, "buf");
+  count_operands(exec, p, p, g, buf, buf);
+  if (exec.is_meta() || p.numel() == 0) return;
+  if (is_double(p))
+    ref::sgd_nesterov_step(step, p, g, buf);
+  else
+    cpu::sgd_nesterov_step(exec, step, p, g, buf);
+}
+
+void lion_step(Executor& exec, const LionStep& step, TensorView p, ConstTensorView g, TensorView m) {
+  const KernelSpan span(exec, "lion_step");
+  check_floating(p, "p");
+  check_flat(p, p, "p");
+  check_flat(g, p, "g");
+  check_flat(m, p, "m");
+  count_operands(exec, p, p, g, m, m);
+  if (exec.is_meta() || p.numel() == 0) return;
+  if (is_double(p))
+    ref::lion_step(step, p, g, m);
+  else
+    cpu::lion_step(exec, step, p, g, m);
+}
+
+void weighted_sum(Executor& exec, double a, ConstTensorView x, double b, ConstTensorView y, TensorView out) {
+  const KernelSpan span(exec, "weighted_sum");
+  check_floating(out, "out");
+  check_flat(out, out, "out");
+  check_flat(x, out, "x");
+  if (!is_null(y)) check_flat(y, out, "y");
+  count_operands(exec, x, y, out);
+  if (exec.is_meta() || out.numel() == 0) return;
+  if (is_double(out))
+    ref::weighted_sum(a, x, b, y, out);
+  else
+    cpu::weighted_sum(exec, a, x, b, y, out);
+}
+
+}  // namespace megatron::kernels

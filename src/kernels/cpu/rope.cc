@@ -37,13 +37,21 @@ void rotate_halves(T* first, T* second, const float* cos, const float* sin, std:
 template <typename T>
 void rotate_interleaved(T* row, const float* cos, const float* sin, std::int64_t half, bool inverse) {
   constexpr std::int64_t kStep = 128;
-  alignas(64) T first[kStep], second[kStep];
+  alignas(64) float first[kStep], second[kStep];
+  alignas(64) [[maybe_unused]] float widened[2 * kStep];
   for (std::int64_t begin = 0; begin < half; begin += kStep) {
     const std::int64_t count = HWY_MIN(kStep, half - begin);
-    T* pairs = row + 2 * begin;
+    float* pairs = nullptr;
+    if constexpr (sizeof(T) == sizeof(float)) {
+      pairs = row + 2 * begin;
+    } else {
+      pairs = widened;
+      convert(row + 2 * begin, pairs, 2 * count);
+    }
     for (std::int64_t i = 0; i < count; ++i) first[i] = pairs[2 * i], second[i] = pairs[2 * i + 1];
     rotate_halves(first, second, cos + begin, sin + begin, count, inverse);
     for (std::int64_t i = 0; i < count; ++i) pairs[2 * i] = first[i], pairs[2 * i + 1] = second[i];
+    if constexpr (sizeof(T) != sizeof(float)) convert(pairs, row + 2 * begin, 2 * count);
   }
 }
 

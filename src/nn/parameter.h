@@ -47,6 +47,9 @@ struct Parameter {
 
   Tensor value;      // local shard, [local_rows] or [local_rows, local_cols]
   Tensor main_grad;  // same shape; set by optim/grad_buffer.h; tasks add to it
+  /// main_grad holds what an earlier step left there: the next task writes it instead of adding (matrices only; what
+  /// layers sum themselves is zeroed when a step begins).
+  bool main_grad_is_stale = false;
   /// Counts updates of `value`; a packed copy may be kept for one version.
   std::uint64_t version = 0;
 };

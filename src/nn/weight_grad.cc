@@ -12,13 +12,14 @@ namespace {
 void run(kernels::Executor& exec, const LinearTask& task) {
   if (task.weight->trainable)
     kernels::matmul(exec, task.dy, kernels::Transpose::yes, task.x, kernels::Transpose::no, task.weight->main_grad,
-                    /*accumulate=*/true);
+                    /*accumulate=*/!std::exchange(task.weight->main_grad_is_stale, false));
   if (task.bias != nullptr && task.bias->trainable) kernels::bias_grad(exec, task.dy, task.bias->main_grad);
 }
 
 void run(kernels::Executor& exec, const EmbeddingTask& task) {
-  if (task.table->trainable)
-    kernels::embedding_backward(exec, task.dy, task.ids, task.first_row, task.table->main_grad);
+  if (!task.table->trainable) return;
+  if (std::exchange(task.table->main_grad_is_stale, false)) kernels::fill_zero(exec, task.table->main_grad);
+  kernels::embedding_backward(exec, task.dy, task.ids, task.first_row, task.table->main_grad);
 }
 
 }  // namespace

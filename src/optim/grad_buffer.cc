@@ -95,8 +95,13 @@ void GradBuffer::start_step(std::int64_t num_micro_batches) {
   exposed_seconds_ = 0.0;
   for (Bucket& bucket : buckets_) bucket.num_complete = 0;
   for (auto& [parameter, slot] : slots_) slot.reports = 0;
-  // New memory is zero.
-  if (buffer_.defined() && std::exchange(written_, true)) kernels::fill_zero(rank_.exec, buffer_);
+  if (!std::exchange(written_, true)) return;  // new memory is zero
+  for (nn::Parameter* parameter : parameters_) {
+    if (parameter->value.num_dims() == 1)
+      kernels::fill_zero(rank_.exec, parameter->main_grad);
+    else
+      parameter->main_grad_is_stale = true;
+  }
 }
 
 void GradBuffer::grad_ready(nn::Parameter& parameter) {

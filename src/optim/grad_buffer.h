@@ -24,7 +24,8 @@ class GradBuffer : public nn::GradSink {
   /// for gradient checks; all alike). `bucket_size` in elements; unset: max(40e6, 1e6·dp), Megatron's default.
   GradBuffer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, std::optional<std::int64_t> bucket_size);
 
-  /// Zeroes the gradients and says how many times each parameter will report before its gradient is complete.
+  /// Gradients start anew (1-D ones are zeroed, matrices marked: Parameter::main_grad_is_stale); says how many times
+  /// each parameter will report before its gradient is complete.
   void start_step(std::int64_t num_micro_batches);
   /// Counts one micro-batch of `parameter`; after the last one of the step it launches the buckets that became
   /// complete.

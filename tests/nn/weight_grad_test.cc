@@ -64,6 +64,20 @@ TEST(WeightGradQueue, AddsToWhatIsThere) {
   EXPECT_EQ(testing::to_doubles(f.weight.main_grad), (std::vector<double>{12, 16, 20, 18, 26, 34}));
 }
 
+TEST(WeightGradQueue, ReplacesWhatIsStaleOnce) {
+  Fixture f;
+  const std::vector<std::int64_t> ids = {6, 4, 6, 2};
+  f.weight.main_grad_is_stale = f.table.main_grad_is_stale = true;
+  for (std::int64_t i = 0; i < 6; ++i) f.weight.main_grad.data<double>()[i] = 1e6;
+  f.table.main_grad.data<double>()[0] = 1e6;
+  for (int i = 0; i < 2; ++i) {
+    f.queue.push(nn::LinearTask{&f.weight, nullptr, f.counting({2, 3}), f.counting({2, 2})});
+    f.queue.push(nn::EmbeddingTask{&f.table, ids.data(), 3, f.counting({4, 1})});
+  }
+  EXPECT_EQ(testing::to_doubles(f.weight.main_grad), (std::vector<double>{12, 16, 20, 18, 26, 34}));
+  EXPECT_EQ(testing::to_doubles(f.table.main_grad), (std::vector<double>{0, 2, 0, 4}));
+}
+
 TEST(WeightGradQueue, LeavesFrozenParametersAlone) {
   Fixture f;
   f.weight.trainable = false;

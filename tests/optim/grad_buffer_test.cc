@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
+#include "kernels/elementwise.h"
 #include "made_parameter.h"
 #include "support/run_ranks.h"
 
@@ -66,20 +68,26 @@ TEST(GradBuffer, TiedUsesHaveBucketsOfTheirOwn) {
   });
 }
 
-TEST(GradBuffer, MicroBatchesAddUpAndStepsStartFromZero) {
+TEST(GradBuffer, MicroBatchesAddUpAndStepsStartAnew) {
   run_mesh(make_parallel(1), [](mesh::Rank& rank) {
-    const Made made = matrices(rank.exec, 2, 3);
+    Made made = matrices(rank.exec, 2, 3);
+    made.add(made_parameter(rank.exec, "bias", 3, 0));
     GradBuffer buffer(rank, made.all, std::nullopt);
     for (int step = 0; step < 2; ++step) {
       buffer.start_step(2);
       for (int i = 0; i < 2; ++i)
         for (nn::Parameter* p : made.all) {
+          // As nn::WeightGradQueue does it: the first contribution replaces what an earlier step left.
+          if (std::exchange(p->main_grad_is_stale, false)) kernels::fill_zero(rank.exec, p->main_grad);
           p->main_grad.data<float>()[1] += 1.5F;
           buffer.grad_ready(*p);
         }
       buffer.finish_step();
       for (nn::Parameter* p : made.all) EXPECT_EQ(values_of(p->main_grad), (std::vector<float>{0.0F, 3.0F, 0.0F}));
     }
+    buffer.start_step(2);
+    EXPECT_TRUE(made.all.front()->main_grad_is_stale);
+    EXPECT_EQ(values_of(made.all.back()->main_grad), std::vector<float>(3, 0.0F));
   });
 }
 

@@ -30,6 +30,10 @@ constexpr std::int64_t dtype_size(DType dtype) {
   return 0;
 }
 
+constexpr bool is_16_bit_float(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
+/// What sums over values of `dtype` are kept in: float32 for the 16-bit types, else the type itself.
+constexpr DType accumulation_dtype(DType dtype) { return is_16_bit_float(dtype) ? DType::float32 : dtype; }
+
 /// "float32", "bfloat16", …
 constexpr std::string_view dtype_name(DType dtype) {
   switch (dtype) {

@@ -133,7 +133,7 @@ int generate(const config::ParsedRun& parsed) {
       train::RankParts parts(context, run, train::RankParts::Use::inference);
       train::load_weights(parts, request.directory, stored.iteration);
       if (parts.is_main()) stream = std::make_unique<TextStream>(*tokenizer, prompt);
-      const auto ids = infer::generate(parts.rank(), parts.stage(), run, prompt, request.options, [&](std::int64_t id) {
+      const auto ids = infer::generate(parts.rank(), parts.model(), run, prompt, request.options, [&](std::int64_t id) {
         if (parts.is_main() && id != request.options.eod) stream->add(id);
       });
       if (parts.is_main()) made = static_cast<std::int64_t>(ids.size());

@@ -1,4 +1,5 @@
 // megatron inspect model: the table of parameters.
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -26,13 +27,14 @@ struct Totals {
   std::vector<std::int64_t> stages;  // logical parameters held by each stage
 };
 
-Totals add_up(const std::vector<spec::ParameterRow>& rows, int num_stages) {
+Totals add_up(const std::vector<spec::ParameterRow>& rows, const spec::StagePlacement& placement) {
   Totals totals;
-  totals.stages.resize(static_cast<std::size_t>(num_stages));
+  totals.stages.resize(static_cast<std::size_t>(placement.num_stages()));
   for (const auto& row : rows) {
     totals.logical += row.numel();
     for (int stage : row.stages) totals.stages[static_cast<std::size_t>(stage)] += row.numel();
-    if (row.stages.front() == 0) totals.rank_0 += row.sharding.local_numel();
+    const auto on_rank_0 = [&](int stage) { return placement.rank_of(stage) == 0; };
+    if (std::any_of(row.stages.begin(), row.stages.end(), on_rank_0)) totals.rank_0 += row.sharding.local_numel();
   }
   return totals;
 }
@@ -63,7 +65,7 @@ nlohmann::ordered_json to_json(const std::vector<spec::ParameterRow>& rows, cons
 
 int inspect_model(const spec::RunSpec& run, bool json) {
   const auto rows = spec::parameter_table(run);
-  const Totals totals = add_up(rows, run.parallel.pipeline_parallel);
+  const Totals totals = add_up(rows, run.parallel.placement());
   if (json) {
     std::puts(to_json(rows, totals).dump().c_str());
     return 0;

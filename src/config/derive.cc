@@ -147,9 +147,12 @@ void derive_split(Draft& d, Derived& out) {
       auto& counts = d.described.layers_per_stage.emplace_back();
       for (const auto& range : rank) counts.push_back(range.count);
     }
-    p.layers_per_stage = spec::layers_per_rank(ranges);
-    const auto chunks = static_cast<std::int64_t>(ranges.front().size());
-    if (chunks > 1) d.described.virtual_pipeline_size = chunks;
+    const std::size_t chunks = ranges.front().size();
+    p.layers_per_stage.clear();
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk)
+      for (const auto& rank : ranges) p.layers_per_stage.push_back(rank[chunk].count);
+    p.virtual_chunks = static_cast<int>(chunks);
+    if (chunks > 1) d.described.virtual_pipeline_size = static_cast<std::int64_t>(chunks);
   } catch (const ConfigError& error) {
     out.split_problem = error.what();
   }

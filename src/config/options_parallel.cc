@@ -60,6 +60,24 @@ std::vector<Option> parallel_options() {
           "Elements of a gradient bucket; unset: max(40e6, 1e6 x data parallel size).")
           .in("elements")
           .at_least(1));
+  add(flag(
+      "--use-distributed-optimizer", [](Draft & d) -> auto& { return d.run.parallel.use_distributed_optimizer; },
+      "Optimizer state is shared out over data-parallel ranks (ZeRO-1)."));
+  add(flag(
+      "--use-megatron-fsdp", [](Draft & d) -> auto& { return d.run.parallel.use_megatron_fsdp; },
+      "Data-parallel ranks share out what --data-parallel-sharding-strategy names."));
+  add(choice(
+      "--data-parallel-sharding-strategy",
+      [](Draft & d) -> auto& { return d.run.parallel.data_parallel_sharding_strategy; },
+      {{"no_shard", spec::ShardingStrategy::no_shard},
+       {"optim", spec::ShardingStrategy::optim},
+       {"optim_grads", spec::ShardingStrategy::optim_grads},
+       {"optim_grads_params", spec::ShardingStrategy::optim_grads_params}},
+      "With --use-megatron-fsdp: ZeRO-0, 1, 2 or 3."));
+  add(off_flag(
+          "--no-overlap", "overlap", [](Draft & d) -> auto& { return d.run.parallel.overlap; },
+          "Gradients are reduced after backward, parameters gathered before forward; same bits, for comparison.")
+          .our_own());
   add(text_choice(
       "--distributed-backend", [](Draft & d) -> auto& { return d.switches.distributed_backend; },
       {"nccl", "gloo", "local", "mpi"},

@@ -30,6 +30,24 @@ void sequence_parallel(RuleContext& c) {
             str_cat(length, " tokens do not divide over ", cut, " ranks; nearest: ", nearest_multiples(length, cut)));
 }
 
+void data_parallel_sharding(RuleContext& c) {
+  const auto& p = c.run().parallel;
+  const bool strategy_given = c.given("--data-parallel-sharding-strategy");
+  if (strategy_given && !p.use_megatron_fsdp)
+    c.error(
+        {"--data-parallel-sharding-strategy"},
+        "needs --use-megatron-fsdp; nearest: leave it out (with --use-distributed-optimizer optimizer state alone is "
+        "shared out)");
+  if (!p.use_megatron_fsdp) return;
+  if (p.use_distributed_optimizer && p.sharding() == spec::ShardingStrategy::no_shard)
+    c.error({"--use-distributed-optimizer", "--data-parallel-sharding-strategy"},
+            "no_shard shares nothing out, the distributed optimizer does; nearest: optim");
+  if (p.sharding() == spec::ShardingStrategy::optim_grads || p.sharding() == spec::ShardingStrategy::optim_grads_params)
+    c.error({"--use-megatron-fsdp"},
+            str_cat(strategy_given ? "this strategy" : "its strategy optim_grads_params",
+                    " is not built in this version; nearest: --data-parallel-sharding-strategy optim"));
+}
+
 void layer_split(RuleContext& c) {
   const auto& p = c.run().parallel;
   const std::int64_t layers = c.run().model.num_layers;
@@ -105,6 +123,7 @@ std::vector<Rule> parallel_rules() {
           {"backend", backend},
           {"sequence parallel", sequence_parallel},
           {"layer split", layer_split},
+          {"data-parallel sharding", data_parallel_sharding},
           {"uneven", uneven_split},
           {"interleaving", interleaving},
           {"experts", experts},

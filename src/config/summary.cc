@@ -88,7 +88,7 @@ void estimate_memory(const ParsedRun& run, Summary& out) {
       run.described.mtp_num_layers > 0 || run.spec.parallel.context_parallel > 1 ||
       !run.described.linear_attention.variant.empty() || run.described.attention_output_gate)
     return;
-  out.memory = spec::memory_per_stage(run.spec);
+  out.memory = spec::memory_per_rank(run.spec);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "nn/pass.h"
 #include "nn/weight_grad.h"
+#include "pipeline/forward_pass.h"
 
 namespace megatron::infer {
 namespace {
@@ -26,8 +27,8 @@ nn::MicroBatch tokens_at(std::span<const std::int64_t> ids, std::int64_t begin) 
 
 class Generator {
  public:
-  Generator(mesh::Rank& rank, model::Stage& stage, const spec::RunSpec& run, std::int64_t capacity)
-      : rank_(rank), stage_(stage), run_(run) {
+  Generator(mesh::Rank& rank, model::Model& model, const spec::RunSpec& run, std::int64_t capacity)
+      : rank_(rank), model_(model), run_(run) {
     cache_.capacity = capacity;
   }
 
@@ -38,29 +39,21 @@ class Generator {
     nn::Pass pass{rank_, rank_.exec, batch, begin == 0 ? nn::Mode::prefill : nn::Mode::decode, false, queue};
     pass.kv = &cache_;
     const mesh::Group& pp = rank_.mesh.pp;
-    Tensor input;
-    if (!rank_.mesh.is_first_stage()) {
-      input = rank_.exec.empty({batch.num_tokens, run_.model.hidden_size}, DType::float32, MemoryKind::communication);
-      input = pp.communicator()->receive(std::move(input), pp.rank() - 1, "generate.hidden").wait();
-    }
+    const Tensor logits =
+        pipeline::forward_logits(pass, model_, run_, batch.num_tokens - 1, batch.num_tokens, "generate.hidden");
     Tensor token = rank_.exec.zeros({1}, DType::int64, MemoryKind::communication);
-    if (rank_.mesh.is_last_stage()) {
-      const Tensor logits = stage_.forward_logits(pass, input, batch.num_tokens - 1, batch.num_tokens);
+    if (logits.defined())
       token.data<std::int64_t>()[0] = sample_token(
           {logits.data<float>(), static_cast<std::size_t>(run_.model.vocab_size)}, sampling, begin + batch.num_tokens);
-    } else {
-      model::StageStash stash;
-      Tensor output = stage_.forward(pass, input, stash);
-      pp.communicator()->send(std::move(output), pp.rank() + 1, "generate.hidden").wait();
-    }
     cache_.length = begin + batch.num_tokens;
-    if (!pp.trivial()) token = pp.communicator()->broadcast(std::move(token), pp.size() - 1, "generate.token").wait();
+    const int last = model_.placement().rank_of(model_.placement().num_stages() - 1);
+    if (!pp.trivial()) token = pp.communicator()->broadcast(std::move(token), last, "generate.token").wait();
     return token.data<std::int64_t>()[0];
   }
 
  private:
   mesh::Rank& rank_;
-  model::Stage& stage_;
+  model::Model& model_;
   const spec::RunSpec& run_;
   nn::KvCache cache_;
 };
@@ -75,7 +68,7 @@ void check_prompt_length(std::int64_t prompt_tokens, const spec::RunSpec& run) {
   if (prompt_tokens < 1) throw ConfigError("the prompt is empty: give at least one token");
 }
 
-std::vector<std::int64_t> generate(mesh::Rank& rank, model::Stage& stage, const spec::RunSpec& run,
+std::vector<std::int64_t> generate(mesh::Rank& rank, model::Model& model, const spec::RunSpec& run,
                                    std::span<const std::int64_t> prompt, const GenerateOptions& options,
                                    const std::function<void(std::int64_t)>& on_token) {
   const auto prompt_size = static_cast<std::int64_t>(prompt.size());
@@ -84,7 +77,7 @@ std::vector<std::int64_t> generate(mesh::Rank& rank, model::Stage& stage, const 
   MEGATRON_CHECK(!run.parallel.sequence_parallel, "generation runs without sequence parallelism");
   // The last token needs no place in the cache: nothing is computed from it.
   const std::int64_t last = std::min(run.model.max_position_embeddings, prompt_size + options.num_tokens);
-  Generator generator(rank, stage, run, last);
+  Generator generator(rank, model, run, last);
   std::vector<std::int64_t> text(prompt.begin(), prompt.end());
   std::int64_t done = 0;
   while (static_cast<std::int64_t>(text.size()) < last) {

@@ -10,7 +10,7 @@
 
 #include "infer/sampling.h"
 #include "mesh/mesh.h"
-#include "model/stage.h"
+#include "model/model.h"
 #include "spec/run_spec.h"
 
 namespace megatron::infer {
@@ -26,7 +26,7 @@ struct GenerateOptions {
 /// token among them if it was met. Ends early when the positions are used up. `on_token` (may be null) is called on
 /// every rank for each new id as soon as it is known. Collective over the model group; every rank returns the same.
 /// `run` is complete, its sequence_parallel false. Throws ConfigError when the prompt does not fit.
-std::vector<std::int64_t> generate(mesh::Rank& rank, model::Stage& stage, const spec::RunSpec& run,
+std::vector<std::int64_t> generate(mesh::Rank& rank, model::Model& model, const spec::RunSpec& run,
                                    std::span<const std::int64_t> prompt, const GenerateOptions& options,
                                    const std::function<void(std::int64_t)>& on_token);
 

@@ -12,14 +12,18 @@ namespace megatron::mesh {
 struct Mesh {
   int rank = 0, world_size = 1;
   Group tp, dp, pp;
-  /// First and last stage of this rank's pipeline (size 1 inside the pipeline or with one stage): the tied table.
+  /// The ranks that hold first and last stage of this rank's pipeline (size 1 inside the pipeline and where one rank
+  /// holds both): the tied table.
   Group embedding;
   /// All ranks that hold parts of the same model replica (tp × pp).
   Group model;
   Group world;
 
-  bool is_first_stage() const { return pp.rank() == 0; }
-  bool is_last_stage() const { return pp.rank() == pp.size() - 1; }
+  /// Where the virtual stages of this rank's pipeline stand on the ranks of `pp`.
+  spec::StagePlacement placement;
+
+  bool holds_first_stage() const { return placement.rank_of(0) == pp.rank(); }
+  bool holds_last_stage() const { return placement.rank_of(placement.num_stages() - 1) == pp.rank(); }
 };
 
 /// Creates the groups; collective over the world. `parallel` is complete (data_parallel derived).

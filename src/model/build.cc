@@ -43,24 +43,35 @@ void initialize(kernels::Executor& exec, nn::Parameter& parameter, std::uint64_t
 
 }  // namespace
 
-std::unique_ptr<Stage> build_stage(mesh::Rank& rank, const spec::RunSpec& run, DType dtype) {
+std::unique_ptr<Model> build_model(mesh::Rank& rank, const spec::RunSpec& run, DType dtype) {
   const mesh::Mesh& mesh = rank.mesh;
   const std::vector<std::int64_t>& layers = run.parallel.layers_per_stage;
-  MEGATRON_CHECK_EQ(static_cast<int>(layers.size()), mesh.pp.size(), "stages of the layer split");
-  const auto stage = layers.begin() + mesh.pp.rank();
-  StageLayout layout;
-  layout.first_layer = std::accumulate(layers.begin(), stage, std::int64_t{0});
-  layout.num_layers = *stage;
-  layout.first = mesh.is_first_stage();
-  layout.last = mesh.is_last_stage();
+  MEGATRON_CHECK_EQ(static_cast<int>(layers.size()), mesh.placement.num_stages(), "stages of the layer split");
   const nn::LayerSetup setup = {rank.exec.allocator(), mesh.tp, run.parallel.sequence_parallel && !mesh.tp.trivial(),
                                 dtype};
-  return std::make_unique<TransformerStage>(setup, run.model, layout, run.optimizer.apply_wd_to_qk_layernorm);
+  std::vector<std::unique_ptr<Stage>> chunks;
+  nn::Parameter* table = nullptr;
+  std::int64_t local_layers = 0;
+  for (int chunk = 0; chunk < mesh.placement.num_chunks; ++chunk) {
+    const int stage = mesh.placement.stage_of(mesh.pp.rank(), chunk);
+    StageLayout layout;
+    layout.first_layer = std::accumulate(layers.begin(), layers.begin() + stage, std::int64_t{0});
+    layout.num_layers = layers[static_cast<std::size_t>(stage)];
+    layout.first_local_layer = local_layers;
+    layout.first = stage == 0;
+    layout.last = stage == mesh.placement.num_stages() - 1;
+    local_layers += layout.num_layers;
+    auto built =
+        std::make_unique<TransformerStage>(setup, run.model, layout, run.optimizer.apply_wd_to_qk_layernorm, table);
+    if (layout.first) table = built->shared_table();
+    chunks.push_back(std::move(built));
+  }
+  return std::make_unique<Model>(mesh.placement, mesh.pp.rank(), std::move(chunks));
 }
 
-void initialize_parameters(mesh::Rank& rank, Stage& stage, std::uint64_t seed) {
-  for (nn::Parameter* parameter : stage.parameters())
-    if (!nn::shares_table(*parameter, stage.parameters())) initialize(rank.exec, *parameter, seed);
+void initialize_parameters(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, std::uint64_t seed) {
+  for (nn::Parameter* parameter : parameters)
+    if (!nn::shares_table(*parameter, parameters)) initialize(rank.exec, *parameter, seed);
 }
 
 }  // namespace megatron::model

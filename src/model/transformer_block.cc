@@ -53,6 +53,7 @@ TransformerBlock::TransformerBlock(const nn::LayerSetup& setup, const spec::Mode
                                    std::int64_t local_layer, bool decay_head_norms,
                                    std::shared_ptr<const nn::RopeTable> rope)
     : layer_(layer),
+      dtype_(setup.dtype),
       hidden_dropout_(model.hidden_dropout),
       input_layernorm_(setup, str_cat("decoder.layers.", layer, ".input_layernorm"), shape.norm),
       self_attention_(setup, str_cat("decoder.layers.", layer, ".self_attention"), shape.attention,
@@ -69,16 +70,21 @@ kernels::DropoutSpec TransformerBlock::dropout(const nn::Pass& pass, int place) 
 
 Tensor TransformerBlock::add_residual(nn::Pass& pass, Tensor branch_TH, ConstTensorView bias, const Tensor& residual_TH,
                                       int place) {
-  kernels::bias_dropout_add(pass.exec, branch_TH, bias, residual_TH, dropout(pass, place), nn::local_rows(pass),
-                            branch_TH);
-  return branch_TH;
+  // In place of the branch, unless the residual stream has another type.
+  Tensor y =
+      branch_TH.dtype() == residual_TH.dtype() ? branch_TH : pass.exec.empty(residual_TH.shape(), residual_TH.dtype());
+  kernels::bias_dropout_add(pass.exec, branch_TH, bias, residual_TH, dropout(pass, place), nn::local_rows(pass), y);
+  return y;
 }
 
 Tensor TransformerBlock::branch_gradient(nn::Pass& pass, const Tensor& dy_TH, int place) {
   const kernels::DropoutSpec spec = dropout(pass, place);
-  if (spec.probability == 0.0) return dy_TH;
-  Tensor masked = pass.exec.empty(dy_TH.shape(), dy_TH.dtype());
-  kernels::dropout_backward(pass.exec, dy_TH, spec, nn::local_rows(pass), masked);
+  if (spec.probability == 0.0 && dy_TH.dtype() == dtype_) return dy_TH;
+  Tensor masked = pass.exec.empty(dy_TH.shape(), dtype_);
+  if (spec.probability == 0.0)
+    kernels::copy(pass.exec, dy_TH, masked);
+  else
+    kernels::dropout_backward(pass.exec, dy_TH, spec, nn::local_rows(pass), masked);
   return masked;
 }
 

@@ -53,6 +53,7 @@ class TransformerBlock {
   Tensor branch_gradient(nn::Pass& pass, const Tensor& dy_TH, int place);
 
   std::int64_t layer_;
+  DType dtype_;  // of the branches
   double hidden_dropout_;
   nn::Norm input_layernorm_;
   nn::SelfAttention self_attention_;

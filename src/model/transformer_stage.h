@@ -14,14 +14,16 @@ namespace megatron::model {
 
 struct StageLayout {
   std::int64_t first_layer = 0, num_layers = 0;
+  std::int64_t first_local_layer = 0;  // layers of the rank's chunks before
   bool first = true, last = true;
 };
 
 class TransformerStage final : public Stage {
  public:
-  /// `decay_head_norms`: --apply-wd-to-qk-layernorm. `model` is complete.
+  /// `decay_head_norms`: --apply-wd-to-qk-layernorm. `model` is complete. `table`: that of the first stage if a chunk
+  /// of this rank before this one is that stage and the head is tied to it; else null.
   TransformerStage(const nn::LayerSetup& setup, const spec::ModelSpec& model, const StageLayout& layout,
-                   bool decay_head_norms);
+                   bool decay_head_norms, nn::Parameter* table = nullptr);
 
   Tensor forward(nn::Pass& pass, const Tensor& input, StageStash& stash) override;
   Tensor backward(nn::Pass& pass, Tensor d_output, StageStash&& stash) override;
@@ -30,6 +32,9 @@ class TransformerStage final : public Stage {
   const std::vector<nn::Parameter*>& parameters() override { return parameters_; }
   std::int64_t first_layer() const override { return layout_.first_layer; }
   std::int64_t num_layers() const override { return layout_.num_layers; }
+
+  /// The first stage's token table, if the head is tied to it; else null.
+  nn::Parameter* shared_table();
 
  private:
   /// Embedding (or input) and blocks.
@@ -42,6 +47,9 @@ class TransformerStage final : public Stage {
   std::optional<nn::Norm> final_layernorm_;
   std::optional<nn::LanguageModelHead> head_;
   std::vector<nn::Parameter*> parameters_;
+  /// What is used together (nn::ParameterGate): the embedding, each layer, final norm and head.
+  std::vector<nn::Parameter*> embedding_unit_, head_unit_;
+  std::vector<std::vector<nn::Parameter*>> block_units_;
 };
 
 }  // namespace megatron::model

@@ -24,13 +24,13 @@ kernels::DropoutSpec Embedding::dropout(const Pass& pass) const {
 
 Tensor Embedding::forward(Pass& pass) {
   const MicroBatch& batch = pass.batch;
-  Tensor y = pass.exec.empty({batch.num_tokens, shape_.hidden}, setup_.dtype);
+  Tensor y = pass.exec.empty({batch.num_tokens, shape_.hidden}, setup_.residual_dtype());
   kernels::embedding_forward(pass.exec, word_.value, batch.ids.data(), setup_.tp.rank() * shape_.local_vocab(), y);
   y = token_sharded(pass, setup_)
           ? mesh::reduce_scatter_along_tokens(pass.exec, setup_.tp, std::move(y), word_.name).wait()
           : setup_.tp.all_reduce(std::move(y), word_.name);
   if (shape_.positions > 0) {
-    Tensor positions = pass.exec.empty(y.shape(), setup_.dtype);
+    Tensor positions = pass.exec.empty(y.shape(), setup_.residual_dtype());
     kernels::embedding_forward(pass.exec, position_.value, batch.shard_tokens.position.data(), 0, positions);
     kernels::add_in_place(pass.exec, positions, y);
   }
@@ -42,7 +42,7 @@ Tensor Embedding::forward(Pass& pass) {
 void Embedding::backward(Pass& pass, Tensor dy_TH) {
   const MicroBatch& batch = pass.batch;
   if (const kernels::DropoutSpec spec = dropout(pass); spec.probability > 0.0) {
-    Tensor masked = dy_TH.unique() ? dy_TH : pass.exec.empty(dy_TH.shape(), setup_.dtype);
+    Tensor masked = dy_TH.unique() ? dy_TH : pass.exec.empty(dy_TH.shape(), setup_.residual_dtype());
     kernels::dropout_backward(pass.exec, dy_TH, spec, local_rows(pass), masked);
     dy_TH = std::move(masked);
   }

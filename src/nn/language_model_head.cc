@@ -60,7 +60,7 @@ void LanguageModelHead::project(Pass& pass, const Tensor& x_TH, TensorView logit
 }
 
 Tensor LanguageModelHead::loss_seed(Pass& pass) const {
-  Tensor seed = pass.exec.empty({pass.batch.num_tokens}, setup_.dtype);
+  Tensor seed = pass.exec.empty({pass.batch.num_tokens}, setup_.wide_dtype());
   if (seed.is_meta()) return seed;
   MEGATRON_CHECK_EQ(static_cast<std::int64_t>(pass.batch.loss_mask.size()), pass.batch.num_tokens, "loss mask");
   if (setup_.dtype == DType::float64)
@@ -76,11 +76,11 @@ void LanguageModelHead::forward_tile(Pass& pass, const Tensor& x_TH, std::int64_
   const std::int64_t* labels = loss_T.is_meta() ? nullptr : pass.batch.labels.data() + begin;
   const Tensor x = x_TH.slice(0, begin, end);
   project(pass, x, logits);
-  Tensor max = pass.exec.empty({tokens}, setup_.dtype);
+  Tensor max = pass.exec.empty({tokens}, setup_.wide_dtype());
   kernels::row_max(pass.exec, logits, valid_columns(), max);
   max = setup_.tp.all_reduce(std::move(max), "softmax max", comm::ReduceOp::max);
   // Both sums travel together: Σexp and the label's logit, which one rank has and the others give as zero.
-  Tensor statistics = pass.exec.empty({2, tokens}, setup_.dtype);
+  Tensor statistics = pass.exec.empty({2, tokens}, setup_.wide_dtype());
   Tensor sum_exp = statistics.slice(0, 0, 1).reshape({tokens});
   Tensor target = statistics.slice(0, 1, 2).reshape({tokens});
   kernels::softmax_statistics(pass.exec, logits, valid_columns(), max, labels, first_column(), sum_exp, target);
@@ -111,7 +111,7 @@ Tensor LanguageModelHead::forward(Pass& pass, const Tensor& x_TH, Stash& stash) 
   const bool sharded = token_sharded(pass, setup_);
   Tensor whole = x_TH;
   if (sharded) whole = mesh::gather_along_tokens(pass.exec, setup_.tp, x_TH, weight_.name).wait();
-  Tensor loss = pass.exec.empty({tokens}, setup_.dtype), seed, dx;
+  Tensor loss = pass.exec.empty({tokens}, setup_.wide_dtype()), seed, dx;
   if (pass.keep_stash) {
     seed = loss_seed(pass);
     dx = pass.exec.empty({tokens, shape_.hidden}, setup_.dtype);

@@ -4,6 +4,7 @@
 // backward may overwrite dy only if it is unique. Weight gradients go through pass.weight_grads.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,7 +19,11 @@ struct LayerSetup {
   tensor::Allocator& allocator;
   mesh::Group tp;
   bool sequence_parallel = false;
-  DType dtype = DType::float32;  // of values and activations
+  DType dtype = DType::float32;        // of values and of activations within a layer
+  std::optional<DType> residual = {};  // of the residual stream, where it is not `dtype`
+  DType residual_dtype() const { return residual.value_or(dtype); }
+  /// Of what sums, softmax and losses are kept in; at least float32.
+  DType wide_dtype() const { return accumulation_dtype(dtype); }
 };
 
 /// Allocates the local shard, uninitialised. Weight decay is off for 1-D tensors (biases among them).

@@ -25,9 +25,9 @@ Norm::Norm(const LayerSetup& setup, const std::string& name, const spec::NormSha
 Tensor Norm::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
   const std::int64_t rows = x_TH.size(0);
   Tensor y = pass.exec.empty({rows, shape_.width}, setup_.dtype);
-  Tensor rstd = pass.exec.empty({rows}, setup_.dtype);
+  Tensor rstd = pass.exec.empty({rows}, setup_.wide_dtype());
   Tensor mean;
-  if (shape_.has_bias()) mean = pass.exec.empty({rows}, setup_.dtype);
+  if (shape_.has_bias()) mean = pass.exec.empty({rows}, setup_.wide_dtype());
   kernels::norm_forward(pass.exec, kernel_kind(shape_.kind), x_TH, weight_.value,
                         shape_.has_bias() ? bias_.value.view_const() : ConstTensorView{}, shape_.epsilon, y,
                         shape_.has_bias() ? mean.view() : TensorView{}, rstd);
@@ -41,7 +41,8 @@ Tensor Norm::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
 
 Tensor Norm::backward(Pass& pass, Tensor dy_TH, Stash&& stash) {
   const ConstTensorView dy = dy_TH.view_const();  // dx takes the place of a gradient that nobody else holds
-  Tensor dx = dy_TH.unique() ? std::move(dy_TH) : pass.exec.empty(dy.shape, setup_.dtype);
+  const DType dtype = stash.x_TH.dtype();
+  Tensor dx = dy_TH.unique() && dy_TH.dtype() == dtype ? std::move(dy_TH) : pass.exec.empty(dy.shape, dtype);
   const bool bias = shape_.has_bias();
   kernels::norm_backward(pass.exec, kernel_kind(shape_.kind), dy, stash.x_TH, weight_.value,
                          bias ? stash.mean_T.view_const() : ConstTensorView{}, stash.rstd_T, dx, weight_.main_grad,

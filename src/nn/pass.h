@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mesh/mesh.h"
+#include "nn/parameter_gate.h"
 #include "nn/weight_grad.h"
 
 namespace megatron::nn {
@@ -65,6 +66,8 @@ struct Pass {
   /// Sees the residual stream: 0 = input of the first layer, i = output of layer i (global numbers). Under sequence
   /// parallelism it sees the shard. Null in training.
   std::function<void(std::int64_t layer, const Tensor& hidden)> observe_hidden = nullptr;
+  /// Asked before values of parameters are used; null: they are always there.
+  ParameterGate* parameter_gate = nullptr;
 
   bool training() const { return mode == Mode::train; }
 };

@@ -12,7 +12,9 @@
 namespace megatron::optim {
 namespace {
 
-bool has_own_bucket(const nn::Parameter& parameter) { return parameter.tied_use || parameter.shared_embedding; }
+std::int64_t default_bucket_size(const mesh::Rank& rank) {
+  return std::max<std::int64_t>(40'000'000, 1'000'000LL * rank.mesh.dp.size());
+}
 
 /// Which rows of a linear_qkv are key and value, where fewer groups than ranks exist (spec::qkv_shard): the last piece.
 struct SharedRows {
@@ -41,51 +43,20 @@ SharedRows shared_rows(const nn::Parameter& parameter, int tp_size) {
 
 }  // namespace
 
-GradBuffer::GradBuffer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters,
-                       std::optional<std::int64_t> bucket_size)
-    : rank_(rank) {
-  for (nn::Parameter* parameter : parameters)
-    if (parameter->trainable) parameters_.push_back(parameter);
-  const std::int64_t default_size = std::max<std::int64_t>(40'000'000, 1'000'000LL * rank.mesh.dp.size());
-  const std::int64_t size = bucket_size.value_or(default_size);
-  MEGATRON_CHECK_GT(size, 0, "elements of a gradient bucket");
-  lay_out(size);
-}
-
-void GradBuffer::lay_out(std::int64_t bucket_size) {
-  std::int64_t end = 0;
-  const auto close = [&] {
-    if (!buckets_.empty()) buckets_.back().end = end;
-  };
-  bool open = false;
-  for (auto it = parameters_.rbegin(); it != parameters_.rend(); ++it) {
-    const nn::Parameter& parameter = **it;
-    MEGATRON_CHECK(parameter.value.dtype() == parameters_.front()->value.dtype(), "dtype of ", parameter.name,
-                   " differs from that of ", parameters_.front()->name);
-    if (!open || has_own_bucket(parameter)) {
-      close();
-      buckets_.push_back({});
-      buckets_.back().begin = end;
-    }
-    MEGATRON_CHECK(slots_.emplace(&parameter, Slot{end, buckets_.size() - 1, 0}).second, parameter.name,
-                   " is listed twice");
-    ++buckets_.back().num_parameters;
-    const std::int64_t used = end + parameter.value.numel() - buckets_.back().begin;  // without the gap behind it
-    end = round_up(end + parameter.value.numel(), kernels::kNormSegment);
-    open = !has_own_bucket(parameter) && used < bucket_size;
-  }
-  close();
-  if (parameters_.empty()) return;
-  const DType dtype = parameters_.front()->value.dtype();
-  buffer_ = rank_.exec.zeros(Shape{end}, dtype, MemoryKind::gradient);
-  for (nn::Parameter* parameter : parameters_)
-    parameter->main_grad =
-        Tensor::on_storage(buffer_.storage(), slots_.at(parameter).offset, parameter->value.shape(), dtype);
-}
-
-std::pair<std::int64_t, std::int64_t> GradBuffer::bucket_range(std::int64_t i) const {
-  const Bucket& bucket = buckets_.at(static_cast<std::size_t>(i));
-  return {bucket.begin, bucket.end};
+GradBuffer::GradBuffer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const GradBufferOptions& options)
+    : rank_(rank),
+      sharded_(options.sharded && !rank.mesh.dp.trivial()),
+      overlap_(options.overlap),
+      layout_(parameters, options.bucket_size.value_or(default_bucket_size(rank)), sharded_ ? rank.mesh.dp.size() : 1),
+      owned_(layout_.owned_ranges(sharded_ ? rank.mesh.dp.rank() : 0)),
+      buckets_(layout_.buckets().size()),
+      reports_(layout_.slots().size()) {
+  if (layout_.parameters().empty()) return;
+  const DType dtype = accumulation_dtype(layout_.parameters().front()->value.dtype());
+  buffer_ = rank_.exec.zeros(Shape{layout_.num_elements()}, dtype, MemoryKind::gradient);
+  for (const FlatSlot& slot : layout_.slots())
+    slot.parameter->main_grad =
+        Tensor::on_storage(buffer_.storage(), slot.offset, slot.parameter->value.shape(), dtype);
 }
 
 void GradBuffer::start_step(std::int64_t num_micro_batches) {
@@ -93,10 +64,10 @@ void GradBuffer::start_step(std::int64_t num_micro_batches) {
   num_micro_batches_ = num_micro_batches;
   next_bucket_ = 0;
   exposed_seconds_ = 0.0;
-  for (Bucket& bucket : buckets_) bucket.num_complete = 0;
-  for (auto& [parameter, slot] : slots_) slot.reports = 0;
+  for (BucketState& bucket : buckets_) bucket.num_complete = 0;
+  std::fill(reports_.begin(), reports_.end(), 0);
   if (!std::exchange(written_, true)) return;  // new memory is zero
-  for (nn::Parameter* parameter : parameters_) {
+  for (nn::Parameter* parameter : layout_.parameters()) {
     if (parameter->value.num_dims() == 1)
       kernels::fill_zero(rank_.exec, parameter->main_grad);
     else
@@ -106,34 +77,43 @@ void GradBuffer::start_step(std::int64_t num_micro_batches) {
 
 void GradBuffer::grad_ready(nn::Parameter& parameter) {
   if (!parameter.trainable) return;
-  const auto it = slots_.find(&parameter);
-  MEGATRON_CHECK(it != slots_.end(), parameter.name, " is not in the gradient buffer");
-  Slot& slot = it->second;
-  ++slot.reports;
-  MEGATRON_CHECK_LE(slot.reports, num_micro_batches_, parameter.name, " reported more gradients than micro-batches");
-  if (slot.reports < num_micro_batches_) return;
+  const FlatSlot& slot = layout_.slot_of(parameter);
+  const std::int64_t reports = ++reports_[static_cast<std::size_t>(&slot - layout_.slots().data())];
+  MEGATRON_CHECK_LE(reports, num_micro_batches_, parameter.name, " reported more gradients than micro-batches");
+  if (reports < num_micro_batches_) return;
   ++buckets_[slot.bucket].num_complete;
-  launch_ready_buckets();
+  if (overlap_) launch_ready_buckets();
 }
 
 void GradBuffer::launch_ready_buckets() {
   for (; next_bucket_ < buckets_.size(); ++next_bucket_) {
-    Bucket& bucket = buckets_[next_bucket_];
-    if (bucket.num_complete < bucket.num_parameters) return;
-    if (rank_.mesh.dp.trivial()) continue;
-    bucket.reduction = rank_.mesh.dp.all_reduce_async(buffer_.slice(0, bucket.begin, bucket.end), "gradient bucket");
+    const FlatBucket& bucket = layout_.buckets()[next_bucket_];
+    BucketState& state = buckets_[next_bucket_];
+    if (state.num_complete < std::ssize(bucket.slots)) return;
+    if (!rank_.mesh.dp.trivial()) state.reduction = reduce(bucket);
   }
 }
 
+comm::Pending<Tensor> GradBuffer::reduce(const FlatBucket& bucket) {
+  const mesh::Group& dp = rank_.mesh.dp;
+  const Tensor whole = buffer_.slice(0, bucket.begin, bucket.end);
+  if (!sharded_) return dp.all_reduce_async(whole, "gradient bucket");
+  const std::int64_t begin = bucket.shard_begin(dp.rank());
+  const std::int64_t size = bucket.shard_sizes[static_cast<std::size_t>(dp.rank())];
+  return dp.communicator()->reduce_scatter(whole, bucket.shard_sizes, buffer_.slice(0, begin, begin + size),
+                                           "gradient bucket");
+}
+
 void GradBuffer::check_all_reported() const {
-  for (const nn::Parameter* parameter : parameters_)
-    MEGATRON_CHECK_EQ(slots_.at(parameter).reports, num_micro_batches_, "micro-batches that gave ", parameter->name,
+  for (std::size_t i = 0; i < reports_.size(); ++i)
+    MEGATRON_CHECK_EQ(reports_[i], num_micro_batches_, "micro-batches that gave ", layout_.slots()[i].parameter->name,
                       " a gradient");
 }
 
 void GradBuffer::finish_step() {
   check_all_reported();
   const auto start = std::chrono::steady_clock::now();
+  launch_ready_buckets();
   wait_for_buckets();
   sum_over_tensor_parallel();
   sum_tied_uses();
@@ -142,57 +122,68 @@ void GradBuffer::finish_step() {
 
 void GradBuffer::wait_for_buckets() {
   if (rank_.mesh.dp.trivial()) return;
-  for (Bucket& bucket : buckets_) bucket.reduction.wait();
+  for (BucketState& bucket : buckets_) bucket.reduction.wait();
+}
+
+std::pair<std::int64_t, std::int64_t> GradBuffer::owned_elements(const nn::Parameter& parameter, std::int64_t row,
+                                                                 std::int64_t rows) const {
+  const std::int64_t cols = parameter.sharding.local_cols;
+  for (const ParameterRange& range : owned_) {
+    if (range.parameter != &parameter) continue;
+    const std::int64_t begin = std::max(range.begin, row * cols), end = std::min(range.end, (row + rows) * cols);
+    return {begin, std::max(begin, end)};
+  }
+  return {0, 0};
 }
 
 void GradBuffer::sum_over_tensor_parallel() {
   const mesh::Group& tp = rank_.mesh.tp;
   if (tp.trivial()) return;
+  // One operation for all of them. Shared rows lie there once per group of heads: ranks outside a group add zeros.
+  // Ranks of the group have shards of the same layout, so they agree on what is owned.
+  std::vector<std::pair<Tensor, std::int64_t>> parts;  // part of a main_grad, its place in the packed tensor
   std::int64_t total = 0;
-  for (const nn::Parameter* parameter : parameters_) {
-    if (parameter->grad_reduction == nn::GradReduction::tensor_parallel) total += parameter->main_grad.numel();
-    if (parameter->grad_reduction == nn::GradReduction::shared_kv_rows)
-      total += shared_rows(*parameter, tp.size()).numel_all_groups();
+  for (const nn::Parameter* parameter : layout_.parameters()) {
+    std::int64_t row = 0, rows = parameter->sharding.local_rows, group = 0, groups = 1;
+    if (parameter->grad_reduction == nn::GradReduction::none) continue;
+    if (parameter->grad_reduction == nn::GradReduction::shared_kv_rows) {
+      const SharedRows shared = shared_rows(*parameter, tp.size());
+      row = shared.local_row;
+      rows = shared.rows;
+      group = shared.group;
+      groups = shared.groups;
+    }
+    const auto [begin, end] = owned_elements(*parameter, row, rows);
+    if (begin < end)
+      parts.emplace_back(parameter->main_grad.flat().slice(0, begin, end), total + group * (end - begin));
+    total += groups * (end - begin);
   }
   if (total == 0) return;
-  // One operation for all of them. Shared rows lie there once per group of heads: ranks outside a group add zeros.
   Tensor packed = rank_.exec.zeros(Shape{total}, buffer_.dtype(), MemoryKind::communication);
-  std::vector<std::pair<Tensor, Tensor>> places;  // part of a main_grad, its place in `packed`
-  std::int64_t next = 0;
-  const auto add_place = [&](const Tensor& part, std::int64_t offset) {
-    places.emplace_back(part.flat(), packed.slice(0, offset, offset + part.numel()));
-  };
-  for (const nn::Parameter* parameter : parameters_) {
-    if (parameter->grad_reduction == nn::GradReduction::tensor_parallel) {
-      add_place(parameter->main_grad, next);
-      next += parameter->main_grad.numel();
-    } else if (parameter->grad_reduction == nn::GradReduction::shared_kv_rows) {
-      const SharedRows shared = shared_rows(*parameter, tp.size());
-      add_place(parameter->main_grad.slice(0, shared.local_row, shared.local_row + shared.rows),
-                next + shared.group * shared.rows * shared.cols);
-      next += shared.numel_all_groups();
-    }
-  }
-  for (auto& [part, place] : places) kernels::copy(rank_.exec, part, place);
+  for (auto& [part, place] : parts) kernels::copy(rank_.exec, part, packed.slice(0, place, place + part.numel()));
   packed = tp.all_reduce(packed, "gradients shared by tensor-parallel ranks");
-  for (auto& [part, place] : places) kernels::copy(rank_.exec, place, part);
+  for (auto& [part, place] : parts) kernels::copy(rank_.exec, packed.slice(0, place, place + part.numel()), part);
 }
 
 void GradBuffer::sum_tied_uses() {
   nn::Parameter* table = nullptr;
   nn::Parameter* head = nullptr;
-  for (nn::Parameter* parameter : parameters_) {
+  for (nn::Parameter* parameter : layout_.parameters()) {
     if (parameter->shared_embedding) table = parameter;
     if (parameter->tied_use) head = parameter;
   }
-  if (table != nullptr && head != nullptr) {
-    kernels::add_in_place(rank_.exec, head->main_grad, table->main_grad);
-    return;
-  }
   nn::Parameter* mine = table != nullptr ? table : head;
   if (mine == nullptr) return;
+  // Both uses have buckets of their own and equal sizes: their shards are cut alike.
+  const auto [begin, end] = owned_elements(*mine, 0, mine->sharding.local_rows);
+  if (begin == end) return;
+  Tensor part = mine->main_grad.flat().slice(0, begin, end);
+  if (table != nullptr && head != nullptr) {
+    kernels::add_in_place(rank_.exec, head->main_grad.flat().slice(0, begin, end), part);
+    return;
+  }
   MEGATRON_CHECK_EQ(rank_.mesh.embedding.size(), 2, "stages that use the tied table ", mine->name);
-  rank_.mesh.embedding.all_reduce(mine->main_grad.flat(), "gradient of the tied table");
+  rank_.mesh.embedding.all_reduce(part, "gradient of the tied table");
 }
 
 }  // namespace megatron::optim

@@ -59,6 +59,8 @@ std::int64_t global_zeros(mesh::Rank& rank, std::span<nn::Parameter* const> para
 Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec)
     : rank_(rank), parameters_(parameters.begin(), parameters.end()), spec_(spec) {
   std::vector<nn::Parameter*> matrices;
+  for (nn::Parameter* parameter : parameters_)
+    if (parameter->trainable) owned_.push_back({parameter, 0, parameter->value.numel()});
   for (nn::Parameter* parameter : parameters_) {
     if (!parameter->trainable || nn::shares_table(*parameter, parameters_)) continue;
     Slot slot{parameter, update_rule(spec_, *parameter), {}};
@@ -84,7 +86,7 @@ UpdateResult Optimizer::step(const UpdateInput& input) {
     return result;
   }
   // The norm counts every NaN and Inf, so it is the finiteness check as well and costs no second pass.
-  const double norm = global_grad_norm(rank_, parameters_) / input.token_sum / input.loss_scale;
+  const double norm = global_grad_norm(rank_, owned_, false) / input.token_sum / input.loss_scale;
   result.grad_norm = norm;
   if (!std::isfinite(norm)) {
     result.skipped = true;

@@ -9,6 +9,7 @@
 
 #include "mesh/mesh.h"
 #include "nn/parameter.h"
+#include "optim/global_norm.h"
 #include "optim/muon.h"
 #include "optim/update_rule.h"
 #include "spec/optimizer_spec.h"
@@ -70,23 +71,12 @@ class Optimizer {
 
   mesh::Rank& rank_;
   std::vector<nn::Parameter*> parameters_;
+  std::vector<ParameterRange> owned_;  // what is updated here
   spec::OptimizerSpec spec_;
   std::vector<Slot> slots_;             // of the parameters that have a value of their own
   std::vector<OptimizerState> states_;  // share the slots' memory
   std::unique_ptr<Muon> muon_;          // where a rule needs it
   std::int64_t num_updates_ = 0;
 };
-
-/// √Σ g² over all logical parameters of the model group: owned pieces only, tied uses not. Collective over the model
-/// group. Level 0: squares are summed in double over segments of 64 elements counted within each logical row (1-D
-/// tensors: within the tensor), the segments exactly. So the result is the same for every layout that has the same
-/// gradients, as long as columns and 1-D tensors are cut at multiples of 64; other cuts change it by rounding of
-/// doubles (about 1e-16).
-double global_grad_norm(mesh::Rank& rank, std::span<nn::Parameter* const> parameters);
-/// The same of the values.
-double global_parameter_norm(mesh::Rank& rank, std::span<nn::Parameter* const> parameters);
-
-/// Factor on the gradients that brings `norm` down to max_norm: max_norm / (norm + 1e-6) where that is below 1, else 1.
-double clip_coefficient(double norm, double max_norm);
 
 }  // namespace megatron::optim

@@ -118,8 +118,8 @@ class Engine::Step {
     from.erase(it);
     return value;
   }
-  bool is_first() const { return engine_.rank_.mesh.is_first_stage(); }
-  bool is_last() const { return engine_.rank_.mesh.is_last_stage(); }
+  bool is_first() const { return engine_.rank_.mesh.holds_first_stage(); }
+  bool is_last() const { return engine_.rank_.mesh.holds_last_stage(); }
 
   Engine& engine_;
   std::span<const Instruction> instructions_;
@@ -253,6 +253,7 @@ nn::Pass Engine::Step::make_pass(std::int64_t micro_batch, nn::WeightGradQueue& 
                 engine_.options_.seed,
                 engine_.options_.loss_scale,
                 weights_apart_};
+  pass.parameter_gate = engine_.parameter_gate_;
   if (engine_.hidden_observer_)
     pass.observe_hidden = [this, micro_batch](std::int64_t layer, const Tensor& hidden) {
       engine_.hidden_observer_(micro_batch, layer, hidden);

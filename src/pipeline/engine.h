@@ -61,6 +61,8 @@ class Engine {
                       nn::GradSink* sink, std::int64_t iteration = -1);
   /// See nn::Pass::observe_hidden; kept for all later steps.
   void set_hidden_observer(std::function<void(std::int64_t micro_batch, std::int64_t layer, const Tensor&)> observer);
+  /// See nn::Pass::parameter_gate; kept for all later steps, may be null.
+  void set_parameter_gate(nn::ParameterGate* gate) { parameter_gate_ = gate; }
   /// Last stage: sees the per-token losses of each micro-batch [T].
   void set_loss_observer(std::function<void(std::int64_t micro_batch, const Tensor&)> observer);
 
@@ -71,6 +73,7 @@ class Engine {
   model::Stage& stage_;
   const spec::RunSpec& run_;
   EngineOptions options_;
+  nn::ParameterGate* parameter_gate_ = nullptr;
   std::function<void(std::int64_t, std::int64_t, const Tensor&)> hidden_observer_;
   std::function<void(std::int64_t, const Tensor&)> loss_observer_;
 };

@@ -18,6 +18,10 @@ struct PipelineTimes {
   double forward = 1.0, input_grad = 1.0, weight_grad = 1.0, message = 0.0;
 };
 
+/// What data-parallel ranks share out instead of each holding all of it (arXiv 1910.02054): nothing, optimizer state,
+/// and with it gradients, and with these parameters.
+enum class ShardingStrategy : std::uint8_t { no_shard, optim, optim_grads, optim_grads_params };
+
 struct ParallelSpec {
   int world_size = 0;  // 0 until known: launcher's, --world-size, or tp·pp
   int tensor_parallel = 1;
@@ -38,15 +42,22 @@ struct ParallelSpec {
   std::optional<std::int64_t> decoder_last_pipeline_num_layers;
   bool account_for_embedding_in_pipeline_split = false;
   bool account_for_loss_in_pipeline_split = false;
+  bool use_distributed_optimizer = false, use_megatron_fsdp = false;
+  ShardingStrategy data_parallel_sharding_strategy = ShardingStrategy::optim_grads_params;  // with use_megatron_fsdp
+  bool overlap = true;  // of communication with computation over data parallelism; no influence on results
   std::optional<std::int64_t> ddp_bucket_size;  // elements; unset: max(40e6, 1e6·dp)
   double distributed_timeout_minutes = 10;
   std::optional<double> distributed_timeout_seconds;  // ours, for tests; wins
   int threads_per_rank = 0;                           // 0: usable cores ÷ ranks on this machine, at least 1
 
-  StagePlacement placement() const { return {pipeline_parallel, virtual_chunks, placement_kind}; }
-
-  /// Decoder layers of each stage, in order; derived (Megatron's rules, no layer is ever dropped).
+  /// Decoder layers of each virtual stage, in order; derived (Megatron's rules, no layer is ever dropped).
   std::vector<std::int64_t> layers_per_stage;
+
+  ShardingStrategy sharding() const {
+    if (use_megatron_fsdp) return data_parallel_sharding_strategy;
+    return use_distributed_optimizer ? ShardingStrategy::optim : ShardingStrategy::no_shard;
+  }
+  StagePlacement placement() const { return {pipeline_parallel, virtual_chunks, placement_kind}; }
 };
 
 }  // namespace megatron::spec

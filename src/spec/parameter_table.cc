@@ -10,7 +10,7 @@ class Table {
   explicit Table(const RunSpec& run) : run_(run), m_(run.model), tp_(run.parallel.tensor_parallel) {}
 
   std::vector<ParameterRow> fill() {
-    const int last = run_.parallel.pipeline_parallel - 1;
+    const int last = run_.parallel.placement().num_stages() - 1;
     stages_ = {0};
     if (m_.tied() && last > 0) stages_.push_back(last);
     const Sharding table = row_shard(2, m_.vocab_size, m_.padded_vocab_size, m_.hidden_size, 0, tp_);

@@ -9,11 +9,23 @@ namespace {
 
 constexpr std::int64_t kBytes = 4;  // float32
 
-StageShape shape_of(const RunSpec& run, std::size_t stage) {
+/// Shapes of the virtual stages of pipeline rank `rank`, in chunk order.
+std::vector<StageShape> shapes_of(const RunSpec& run, int rank) {
   const auto& p = run.parallel;
-  MEGATRON_CHECK_EQ(static_cast<int>(p.layers_per_stage.size()), p.pipeline_parallel, "layers of each stage");
-  return stage_shape(run.model, {p.tensor_parallel, p.sequence_parallel}, p.layers_per_stage[stage], stage == 0,
-                     stage + 1 == p.layers_per_stage.size());
+  const StagePlacement placement = p.placement();
+  MEGATRON_CHECK_EQ(static_cast<int>(p.layers_per_stage.size()), placement.num_stages(), "layers of each stage");
+  std::vector<StageShape> shapes;
+  bool has_table = false;
+  for (int chunk = 0; chunk < placement.num_chunks; ++chunk) {
+    const int stage = placement.stage_of(rank, chunk);
+    const bool first = stage == 0, last = stage + 1 == placement.num_stages();
+    StageShape shape = stage_shape(run.model, {p.tensor_parallel, p.sequence_parallel},
+                                   p.layers_per_stage[static_cast<std::size_t>(stage)], first, last);
+    has_table = has_table || first;
+    shape.head_shares_memory = last && has_table && run.model.tied();
+    shapes.push_back(shape);
+  }
+  return shapes;
 }
 
 /// Elements of one message between stages.
@@ -42,27 +54,28 @@ std::int64_t moments(const StageShape& shape, const OptimizerSpec& optimizer) {
 
 }  // namespace
 
-std::int64_t live_micro_batches(const RunSpec& run, int stage) {
+std::int64_t live_micro_batches(const RunSpec& run, int pipeline_rank) {
   const std::int64_t all = run.batch.num_micro_batches;
   if (run.parallel.schedule == PipelineSchedule::gpipe) return all;
-  return std::min<std::int64_t>(all, run.parallel.pipeline_parallel - stage);
+  return std::min<std::int64_t>(all, run.parallel.pipeline_parallel - pipeline_rank);
 }
 
-std::vector<StageMemory> memory_per_stage(const RunSpec& run) {
+std::vector<StageMemory> memory_per_rank(const RunSpec& run) {
   const std::int64_t tokens = run.batch.micro_batch_size * run.model.seq_length;
-  std::vector<StageMemory> stages;
-  for (std::size_t s = 0; s < run.parallel.layers_per_stage.size(); ++s) {
-    const StageShape shape = shape_of(run, s);
+  std::vector<StageMemory> ranks;
+  for (int rank = 0; rank < run.parallel.pipeline_parallel; ++rank) {
     StageMemory m;
-    m.parameters = kBytes * shape.parameters();
-    m.gradients = m.parameters + (shape.head_shares_memory ? kBytes * shape.head.parameters() : 0);
-    m.optimizer = kBytes * moments(shape, run.optimizer);
-    m.stash = kBytes * shape.stash(tokens) * live_micro_batches(run, static_cast<int>(s));
+    for (const StageShape& shape : shapes_of(run, rank)) {
+      m.parameters += kBytes * shape.parameters();
+      m.gradients += kBytes * (shape.parameters() + (shape.head_shares_memory ? shape.head.parameters() : 0));
+      m.optimizer += kBytes * moments(shape, run.optimizer);
+      m.stash += kBytes * shape.stash(tokens) * live_micro_batches(run, rank);
+    }
     if (run.parallel.tensor_parallel > 1) m.communication += kBytes * tokens * run.model.hidden_size;
     if (run.parallel.pipeline_parallel > 1) m.communication += 2 * kBytes * message(run);
-    stages.push_back(m);
+    ranks.push_back(m);
   }
-  return stages;
+  return ranks;
 }
 
 }  // namespace megatron::spec

@@ -9,8 +9,8 @@
 
 namespace megatron::spec {
 
-/// Bytes of one rank of a pipeline stage (all its ranks are alike). Float32 throughout. Not counted: activations within
-/// a pass, scratch of kernels, gaps of the gradient buffer, rotary tables.
+/// Bytes of one rank (all of a pipeline rank are alike), its virtual stages together. Float32 throughout. Not counted:
+/// activations within a pass, scratch of kernels, gaps of the gradient buffer, rotary tables.
 struct StageMemory {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;      // one per use of a tied table
@@ -20,9 +20,9 @@ struct StageMemory {
   std::int64_t total() const { return parameters + gradients + optimizer + stash + communication; }
 };
 
-/// Micro-batches whose stash a stage holds at one time under the run's schedule.
-std::int64_t live_micro_batches(const RunSpec& run, int stage);
-/// One entry per pipeline stage; the run must be complete and its layout divide the model (throws otherwise).
-std::vector<StageMemory> memory_per_stage(const RunSpec& run);
+/// Micro-batches whose stash a pipeline rank holds at one time under the run's schedule.
+std::int64_t live_micro_batches(const RunSpec& run, int pipeline_rank);
+/// One entry per pipeline rank; the run must be complete and its layout divide the model (throws otherwise).
+std::vector<StageMemory> memory_per_rank(const RunSpec& run);
 
 }  // namespace megatron::spec

@@ -80,4 +80,24 @@ Sharding qkv_shard(int num_dims, std::int64_t heads, std::int64_t groups, std::i
   return s;
 }
 
+std::vector<FlatPiece> pieces_of_range(const Sharding& sharding, std::int64_t begin, std::int64_t end) {
+  const std::int64_t cols = sharding.local_cols;
+  std::vector<FlatPiece> result;
+  for (const Piece& piece : sharding.pieces) {
+    const std::int64_t piece_begin = piece.local_row * cols;
+    std::int64_t at = std::max(begin, piece_begin);
+    const std::int64_t last = std::min(end, piece_begin + piece.global.rows * cols);
+    while (at < last) {
+      const std::int64_t row = at / cols, col = at % cols;
+      const bool whole_rows = col == 0 && last - at >= cols;
+      const std::int64_t rows = whole_rows ? (last - at) / cols : 1;
+      const std::int64_t width = whole_rows ? cols : std::min(cols - col, last - at);
+      result.push_back(
+          {{piece.global.row + row - piece.local_row, piece.global.col + col, rows, width}, at, piece.owned});
+      at += rows * width;
+    }
+  }
+  return result;
+}
+
 }  // namespace megatron::spec

@@ -39,6 +39,17 @@ struct Sharding {
   std::string global_shape_text() const;
 };
 
+/// A box of the logical tensor that lies in one run of a shard's elements: those from `local_begin` on, row by row.
+struct FlatPiece {
+  Box global;
+  std::int64_t local_begin = 0;
+  bool owned = true;
+  std::int64_t local_end() const { return local_begin + global.numel(); }
+};
+/// Elements [begin, end) of the flat local tensor as boxes, in order; padding is left out. A partial row is a box of
+/// its own.
+std::vector<FlatPiece> pieces_of_range(const Sharding& sharding, std::int64_t begin, std::int64_t end);
+
 /// The whole tensor on each of `size` ranks of an axis; owned by rank 0.
 Sharding replicated(int num_dims, std::int64_t rows, std::int64_t cols, int rank);
 /// Rows cut into `size` equal parts (column-parallel weight or bias; vocabulary-parallel table). `rows` may be smaller

@@ -82,20 +82,41 @@ RankParts::RankParts(comm::RankContext& context, const spec::RunSpec& run, Use u
   std::vector<int> everyone(static_cast<std::size_t>(context.world_size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   world_ = context.create_group("all", everyone);
-  stage_ = model::build_stage(*rank_, run);
+  model_ = model::build_model(*rank_, run);
   count_parameters();
   if (use == Use::inference) return;
-  grad_buffer_ = std::make_unique<optim::GradBuffer>(*rank_, stage_->parameters(), run.parallel.ddp_bucket_size);
-  optimizer_ = std::make_unique<optim::Optimizer>(*rank_, stage_->parameters(), run.optimizer);
+  const bool sharded = run.parallel.sharding() == spec::ShardingStrategy::optim && !mesh_.dp.trivial();
+  grad_buffer_ = std::make_unique<optim::GradBuffer>(
+      *rank_, model_->parameters(),
+      optim::GradBufferOptions{run.parallel.ddp_bucket_size, sharded, run.parallel.overlap});
+  if (sharded)
+    parameter_buffer_ = std::make_unique<optim::ParameterBuffer>(*rank_, grad_buffer_->layout(), run.parallel.overlap);
+  optimizer_ = std::make_unique<optim::Optimizer>(*rank_, model_->parameters(), run.optimizer);
   optimizer_->count_zeros = run.log.log_num_zeros_in_grad;
-  engine_ = std::make_unique<pipeline::Engine>(*rank_, *stage_, run,
+  engine_ = std::make_unique<pipeline::Engine>(*rank_, model_->chunk(0), run,
                                                pipeline::EngineOptions{run.numerics.seed, run.log.check_for_nan, 1.0});
+  engine_->set_parameter_gate(parameter_buffer_.get());
 }
 
 RankParts::~RankParts() = default;
 
+optim::UpdateResult RankParts::update(const optim::UpdateInput& input) {
+  optim::UpdateResult result = optimizer_->step(input);
+  if (parameter_buffer_ != nullptr && !result.skipped) parameter_buffer_->start_gather();
+  return result;
+}
+
+void RankParts::complete_values() {
+  if (parameter_buffer_ != nullptr) parameter_buffer_->finish_gather();
+}
+
+double RankParts::take_exposed_seconds() {
+  return grad_buffer_->exposed_seconds() +
+         (parameter_buffer_ == nullptr ? 0.0 : parameter_buffer_->take_exposed_seconds());
+}
+
 void RankParts::count_parameters() {
-  stage_parameters_ = sum_over(*exec_, mesh_.tp, owned_elements(stage_->parameters()), "parameters_of_stage");
+  stage_parameters_ = sum_over(*exec_, mesh_.tp, owned_elements(model_->parameters()), "parameters_of_stage");
   num_parameters_ = sum_over(*exec_, mesh_.pp, stage_parameters_, "parameters_of_model");
   const std::int64_t expected = spec::count_parameters(run_.model).unpadded_vocab;
   MEGATRON_CHECK_EQ(num_parameters_, expected, "parameters of the built model and of the formula");

@@ -11,9 +11,10 @@
 #include "comm/world.h"
 #include "data/build.h"
 #include "mesh/mesh.h"
-#include "model/stage.h"
+#include "model/model.h"
 #include "optim/grad_buffer.h"
 #include "optim/optimizer.h"
+#include "optim/parameter_buffer.h"
 #include "pipeline/engine.h"
 #include "spec/run_spec.h"
 #include "tokenizer/tokenizer.h"
@@ -59,15 +60,24 @@ class RankParts {
   mesh::Rank& rank() { return *rank_; }
   mesh::Mesh& mesh() { return mesh_; }
   kernels::Executor& exec() { return *exec_; }
-  model::Stage& stage() { return *stage_; }
+  model::Model& model() { return *model_; }
   optim::GradBuffer& grad_buffer() { return *grad_buffer_; }
+  /// Null unless a distributed optimizer gathers values.
+  optim::ParameterBuffer* parameter_buffer() { return parameter_buffer_.get(); }
   optim::Optimizer& optimizer() { return *optimizer_; }
   pipeline::Engine& engine() { return *engine_; }
   const spec::RunSpec& run() const { return run_; }
 
+  /// Optimizer step; a distributed optimizer's values are then gathered while the next passes run.
+  optim::UpdateResult update(const optim::UpdateInput& input);
+  /// Waits until all values of parameters are there: before they are read outside of a pass.
+  void complete_values();
+  /// Seconds of this step in which this rank only waited for gradients and values of other data-parallel ranks.
+  double take_exposed_seconds();
+
   /// Parameters of the whole model, each logical one once, without vocabulary padding.
   std::int64_t num_parameters() const { return num_parameters_; }
-  /// Parameters of this rank's stage, each logical one once: summed over the tensor-parallel group.
+  /// Parameters of this rank's stages, each logical one once: summed over the tensor-parallel group.
   std::int64_t stage_parameters() const { return stage_parameters_; }
   /// All ranks, also where there is only one.
   comm::Communicator& world() { return *world_; }
@@ -82,8 +92,9 @@ class RankParts {
   mesh::Mesh mesh_;
   std::unique_ptr<mesh::Rank> rank_;
   std::shared_ptr<comm::Communicator> world_;
-  std::unique_ptr<model::Stage> stage_;
+  std::unique_ptr<model::Model> model_;
   std::unique_ptr<optim::GradBuffer> grad_buffer_;
+  std::unique_ptr<optim::ParameterBuffer> parameter_buffer_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<pipeline::Engine> engine_;
   std::int64_t num_parameters_ = 0, stage_parameters_ = 0;

@@ -9,7 +9,7 @@ namespace megatron::train {
 namespace {
 
 std::string first_bad_weight(RankParts& parts) {
-  for (const nn::Parameter* parameter : parts.stage().parameters())
+  for (const nn::Parameter* parameter : parts.model().parameters())
     if (!kernels::all_finite(parts.exec(), parameter->value.flat())) return parameter->name;
   return "";
 }

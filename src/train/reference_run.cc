@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "pipeline/forward_pass.h"
 #include "schedule/training_program.h"
 #include "train/batches.h"
 #include "train/state_io.h"
@@ -73,7 +74,7 @@ void place_rows(const Tensor& rows, const nn::TokenMap& map, std::int64_t seq_le
 ReferenceRun::ReferenceRun(comm::RankContext& context, const spec::RunSpec& run, const interop::HuggingFaceModel& model)
     : run_(run), parts_(context, run, RankParts::Use::training) {
   for (const checkpoint::StateEntry& entry : state_entries(parts_, false)) model.read(entry);
-  for (nn::Parameter* parameter : parts_.stage().parameters()) ++parameter->version;
+  for (nn::Parameter* parameter : parts_.model().parameters()) ++parameter->version;
 }
 
 bool ReferenceRun::first_of_tp() { return parts_.mesh().tp.rank() == 0; }
@@ -97,20 +98,9 @@ std::vector<nn::MicroBatch> ReferenceRun::micro_batches(const ReferenceBatch& ba
 
 Tensor ReferenceRun::forward_logits(const nn::MicroBatch& batch, std::int64_t begin, std::int64_t end) {
   kernels::Executor& exec = parts_.exec();
-  const mesh::Group& pp = parts_.mesh().pp;
   nn::WeightGradQueue queue(exec, nullptr);
   nn::Pass pass{parts_.rank(), exec, batch, nn::Mode::evaluate, false, queue};
-  Tensor input;
-  if (!parts_.mesh().is_first_stage()) {
-    input = exec.empty({batch.shard_end - batch.shard_begin, run_.model.hidden_size}, DType::float32,
-                       MemoryKind::communication);
-    input = pp.communicator()->receive(std::move(input), pp.rank() - 1, "verify.hidden").wait();
-  }
-  if (parts_.mesh().is_last_stage()) return parts_.stage().forward_logits(pass, input, begin, end);
-  model::StageStash stash;
-  Tensor output = parts_.stage().forward(pass, input, stash);
-  pp.communicator()->send(std::move(output), pp.rank() + 1, "verify.hidden").wait();
-  return Tensor();
+  return pipeline::forward_logits(pass, parts_.model(), run_, begin, end, "verify.hidden");
 }
 
 std::vector<float> ReferenceRun::logits(const ReferenceBatch& batch) {
@@ -125,6 +115,7 @@ std::vector<float> ReferenceRun::logits(const ReferenceBatch& batch) {
 std::vector<std::int64_t> ReferenceRun::greedy(const std::vector<std::int64_t>& prompt, std::int64_t count) {
   const mesh::Mesh& mesh = parts_.mesh();
   const int multiple = run_.parallel.sequence_parallel ? mesh.tp.size() : 1;
+  const int last = mesh.placement.rank_of(mesh.placement.num_stages() - 1);
   std::vector<std::int64_t> text = prompt;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto size = static_cast<std::int64_t>(text.size());
@@ -135,8 +126,7 @@ std::vector<std::int64_t> ReferenceRun::greedy(const std::vector<std::int64_t>& 
       const float* const values = row.data<float>();
       token.data<std::int64_t>()[0] = std::max_element(values, values + run_.model.vocab_size) - values;
     }
-    if (!mesh.pp.trivial())
-      token = mesh.pp.communicator()->broadcast(std::move(token), mesh.pp.size() - 1, "verify.token").wait();
+    if (!mesh.pp.trivial()) token = mesh.pp.communicator()->broadcast(std::move(token), last, "verify.token").wait();
     text.push_back(std::as_const(token).data<std::int64_t>()[0]);
   }
   return {text.begin() + static_cast<std::ptrdiff_t>(prompt.size()), text.end()};
@@ -172,7 +162,9 @@ ReferenceRun::StepResult ReferenceRun::forward_backward(const ReferenceBatch& ba
   const StepSummary summary = reduce_summary(parts_.rank(), local_summary(parts_.mesh(), output, 0), "verify.summary");
   StepResult result{summary.loss(), 0.0, summary.token_sum()};
   if (observed == nullptr) return result;
-  result.grad_norm = optim::global_grad_norm(parts_.rank(), parts_.stage().parameters()) / result.token_sum;
+  result.grad_norm =
+      optim::global_grad_norm(parts_.rank(), parts_.grad_buffer().owned(), parts_.grad_buffer().sharded()) /
+      result.token_sum;
   for (Tensor& states : hidden) observed->hidden.push_back(sum_over_world(std::move(states), "verify.hidden_states"));
   observed->token_losses = sum_over_world(std::move(losses), "verify.token_losses");
   return result;
@@ -181,14 +173,15 @@ ReferenceRun::StepResult ReferenceRun::forward_backward(const ReferenceBatch& ba
 ReferenceRun::StepResult ReferenceRun::train_step(const ReferenceBatch& batch,
                                                   const interop::ReferenceTraining& training) {
   StepResult result = forward_backward(batch, nullptr);
-  result.grad_norm = parts_.optimizer().step({training.lr, training.weight_decay, result.token_sum, 1.0}).grad_norm;
+  result.grad_norm = parts_.update({training.lr, training.weight_decay, result.token_sum, 1.0}).grad_norm;
   return result;
 }
 
 std::vector<float> ReferenceRun::logical(const std::string& name, std::int64_t elements, What what) {
+  parts_.complete_values();
   Tensor whole = zeros(elements);
   float* const out = whole.data<float>();
-  for (const nn::Parameter* parameter : parts_.stage().parameters()) {
+  for (const nn::Parameter* parameter : parts_.model().parameters()) {
     if (parameter->name != name || parameter->tied_use || parts_.mesh().dp.rank() != 0) continue;
     const spec::Sharding& sharding = parameter->sharding;
     MEGATRON_CHECK_EQ(sharding.numel(), elements, name);

@@ -1,6 +1,7 @@
 #include "train/startup.h"
 
 #include <map>
+#include <numeric>
 #include <sstream>
 
 #include "base/units.h"
@@ -16,27 +17,39 @@ constexpr std::size_t kMaxRankLines = 16;
 
 struct RankRecord {
   int tp = 0, pp = 0, dp = 0, threads = 0;
-  std::int64_t first_layer = 0, num_layers = 0, stage_parameters = 0;
+  std::int64_t stage_parameters = 0;
 };
 
 std::string to_text(const RankRecord& r) {
-  return str_cat(r.tp, " ", r.pp, " ", r.dp, " ", r.threads, " ", r.first_layer, " ", r.num_layers, " ",
-                 r.stage_parameters);
+  return str_cat(r.tp, " ", r.pp, " ", r.dp, " ", r.threads, " ", r.stage_parameters);
 }
 
 RankRecord from_text(const std::string& text) {
   RankRecord r;
   std::istringstream in(text);
-  in >> r.tp >> r.pp >> r.dp >> r.threads >> r.first_layer >> r.num_layers >> r.stage_parameters;
+  in >> r.tp >> r.pp >> r.dp >> r.threads >> r.stage_parameters;
   return r;
 }
 
 std::string axis_text(const char* name, int size) { return size == 1 ? "" : str_cat(" · ", name, " ", size); }
 
-std::string layer_text(const RankRecord& r) {
-  if (r.num_layers == 0) return "no layers";
-  if (r.num_layers == 1) return str_cat("layer ", r.first_layer);
-  return str_cat("layers ", r.first_layer, " to ", r.first_layer + r.num_layers - 1);
+std::string layer_text(std::int64_t first, std::int64_t count) {
+  if (count == 0) return "no layers";
+  if (count == 1) return str_cat("layer ", first);
+  return str_cat("layers ", first, " to ", first + count - 1);
+}
+
+/// "stage 1: layers 2 to 3", or "pipeline rank 1: stage 1: layers 2 to 3, stage 5: layer 10" with several chunks.
+std::string layers_of_rank(const spec::ParallelSpec& parallel, int pipeline_rank) {
+  const spec::StagePlacement placement = parallel.placement();
+  std::string text = placement.num_chunks > 1 ? str_cat("pipeline rank ", pipeline_rank, ": ") : "";
+  for (int chunk = 0; chunk < placement.num_chunks; ++chunk) {
+    const int stage = placement.stage_of(pipeline_rank, chunk);
+    const auto begin = parallel.layers_per_stage.begin();
+    text += str_cat(chunk > 0 ? ", " : "", "stage ", stage, ": ",
+                    layer_text(std::accumulate(begin, begin + stage, std::int64_t{0}), begin[stage]));
+  }
+  return text;
 }
 
 }  // namespace
@@ -44,13 +57,7 @@ std::string layer_text(const RankRecord& r) {
 std::vector<std::string> describe_layout(RankParts& parts) {
   const mesh::Mesh& mesh = parts.mesh();
   const spec::ParallelSpec& parallel = parts.run().parallel;
-  RankRecord mine{mesh.tp.rank(),
-                  mesh.pp.rank(),
-                  mesh.dp.rank(),
-                  parts.exec().num_threads(),
-                  parts.stage().first_layer(),
-                  parts.stage().num_layers(),
-                  parts.stage_parameters()};
+  RankRecord mine{mesh.tp.rank(), mesh.pp.rank(), mesh.dp.rank(), parts.exec().num_threads(), parts.stage_parameters()};
   std::vector<RankRecord> records;
   for (const std::string& text : gather_texts(parts.rank(), to_text(mine), "startup.layout"))
     records.push_back(from_text(text));
@@ -67,7 +74,7 @@ std::vector<std::string> describe_layout(RankParts& parts) {
   std::map<int, RankRecord> stages;
   for (const RankRecord& record : records) stages.emplace(record.pp, record);
   for (const auto& [stage, record] : stages)
-    lines.push_back(str_cat("  stage ", stage, ": ", layer_text(record), ", ", record.stage_parameters, " parameters"));
+    lines.push_back(str_cat("  ", layers_of_rank(parallel, stage), ", ", record.stage_parameters, " parameters"));
   lines.push_back(str_cat("model: ", parts.num_parameters(), " parameters in ", parts.run().model.num_layers,
                           " layers, vocabulary ", parts.run().model.vocab_size, " (padded to ",
                           parts.run().model.padded_vocab_size, ")"));
@@ -75,7 +82,7 @@ std::vector<std::string> describe_layout(RankParts& parts) {
 }
 
 void claim_memory(RankParts& parts) {
-  for (nn::Parameter* parameter : parts.stage().parameters())
+  for (nn::Parameter* parameter : parts.model().parameters())
     if (parameter->main_grad.defined()) kernels::claim_pages(parts.exec(), parameter->main_grad);
   for (optim::OptimizerState& state : parts.optimizer().states()) kernels::claim_pages(parts.exec(), state.tensor);
 }

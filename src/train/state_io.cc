@@ -72,14 +72,15 @@ void read_entries(RankParts& parts, const checkpoint::CheckpointReader& reader, 
   damage.guard([&] { reader.verify_checksums(world.rank(), world.size(), with_optimizer); });
   checkpoint::agree(parts.world(), damage);
   for (const checkpoint::StateEntry& entry : entries) reader.read(entry);
-  for (nn::Parameter* parameter : parts.stage().parameters()) ++parameter->version;
+  for (nn::Parameter* parameter : parts.model().parameters()) ++parameter->version;
 }
 
 }  // namespace
 
 std::vector<checkpoint::StateEntry> state_entries(RankParts& parts, bool with_optimizer) {
+  parts.complete_values();
   const bool first_replica = parts.mesh().dp.rank() == 0;
-  const std::vector<nn::Parameter*>& parameters = parts.stage().parameters();
+  const std::vector<nn::Parameter*>& parameters = parts.model().parameters();
   std::vector<checkpoint::StateEntry> entries;
   for (const nn::Parameter* parameter : parameters)
     if (!nn::shares_table(*parameter, parameters))

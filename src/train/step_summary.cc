@@ -37,7 +37,7 @@ int StepSummary::stop_signal() const {
 
 StepSummary local_summary(const mesh::Mesh& mesh, const pipeline::StepOutput& output, int signal) {
   StepSummary summary;
-  if (mesh.is_last_stage() && mesh.tp.rank() == 0) {
+  if (mesh.holds_last_stage() && mesh.tp.rank() == 0) {
     summary.loss_sum = output.loss_sum;
     summary.mask_sum = output.mask_sum;
     summary.trained_tokens = output.trained_tokens;

@@ -98,6 +98,7 @@ TrainOutcome Trainer::run() {
   const bool failed = outcome_.reason == EndReason::not_finite;
   if (run_.checkpoint.save.has_value() && position_.iteration > 0 && !run_.batch.skip_train && !failed) save();
   if (outcome_.reason == EndReason::finished) final_evaluations();
+  parts_.complete_values();
   if (hooks_.at_end) hooks_.at_end(parts_);
   outcome_.iteration = position_.iteration;
   outcome_.consumed_samples = position_.consumed_samples;
@@ -121,7 +122,7 @@ void Trainer::set_up() {
   } else {
     if (run_.checkpoint.load.has_value())
       say(str_cat(*run_.checkpoint.load, " holds no checkpoint: starting at iteration 0"));
-    model::initialize_parameters(parts_.rank(), parts_.stage(), run_.numerics.seed);
+    model::initialize_parameters(parts_.rank(), parts_.model().parameters(), run_.numerics.seed);
     say(str_cat("weights initialised with seed ", run_.numerics.seed));
   }
   if (!run_.batch.skip_train && position_.iteration < total_iterations(run_)) claim_memory(parts_);
@@ -199,7 +200,7 @@ StepReport Trainer::step() {
   const pipeline::StepOutput output = compute(batches);
 
   StepSummary local = local_summary(parts_.mesh(), output, pending_signal());
-  local.exposed_seconds += parts_.grad_buffer().exposed_seconds();
+  local.exposed_seconds += parts_.take_exposed_seconds();
   local.data_seconds = data_end - start;
   local.out_of_time = out_of_time() ? 1 : 0;
   {
@@ -242,7 +243,7 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
     report.skipped = true;
     say(str_cat("iteration ", report.iteration, ": every target is masked, 0 trained tokens: no weight was changed"));
   } else {
-    const optim::UpdateResult result = parts_.optimizer().step({report.lr, report.weight_decay, report.token_sum, 1.0});
+    const optim::UpdateResult result = parts_.update({report.lr, report.weight_decay, report.token_sum, 1.0});
     report.grad_norm = result.grad_norm;
     report.num_zeros = result.num_zeros;
     report.skipped = result.skipped;
@@ -251,8 +252,10 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
       if (check) return fail(result.first_bad_gradient);
     }
   }
-  if (run_.log.log_params_norm)
-    report.params_norm = optim::global_parameter_norm(parts_.rank(), parts_.stage().parameters());
+  if (run_.log.log_params_norm) {
+    parts_.complete_values();
+    report.params_norm = optim::global_parameter_norm(parts_.rank(), parts_.model().parameters());
+  }
   report.optimizer_seconds = monotonic_seconds() - start;
   position_.iteration += 1;
   position_.consumed_samples = report.consumed_samples;

@@ -32,11 +32,11 @@ Ids generate_with(spec::RunSpec run, const Layout& layout, const Weights& weight
   std::mutex mutex;
   run_ranks(layout.world(), [&](comm::RankContext& context) {
     train::RankParts parts(context, run, train::RankParts::Use::inference);
-    model::initialize_parameters(parts.rank(), parts.stage(), 1234);
+    model::initialize_parameters(parts.rank(), parts.model().parameters(), 1234);
     set_weights(parts, weights);
     Ids heard;
     const Ids mine =
-        generate(parts.rank(), parts.stage(), run, prompt, options, [&](std::int64_t id) { heard.push_back(id); });
+        generate(parts.rank(), parts.model(), run, prompt, options, [&](std::int64_t id) { heard.push_back(id); });
     const std::lock_guard<std::mutex> lock(mutex);
     EXPECT_EQ(mine, heard);
     if (!ids.empty()) {
@@ -66,7 +66,8 @@ Ids greedy_without_cache(spec::RunSpec run, const Weights& weights, Ids text, st
       nn::set_token_shard(batch, 0, 1);
       nn::WeightGradQueue queue(parts.exec(), nullptr);
       nn::Pass pass{parts.rank(), parts.exec(), batch, nn::Mode::evaluate, false, queue};
-      const Tensor logits = parts.stage().forward_logits(pass, Tensor(), batch.num_tokens - 1, batch.num_tokens);
+      const Tensor logits =
+          parts.model().chunk(0).forward_logits(pass, Tensor(), batch.num_tokens - 1, batch.num_tokens);
       const auto* begin = logits.data<float>();
       text.push_back(std::max_element(begin, begin + run.model.vocab_size) - begin);
     }

@@ -30,9 +30,9 @@ TEST(CreateMesh, OrdersAxesAsMegatronDoes) {
     const std::vector<int> model =
         r % 4 < 2 ? std::vector<int>{0, 1, 4, 5, 8, 9, 12, 13} : std::vector<int>{2, 3, 6, 7, 10, 11, 14, 15};
     EXPECT_EQ(members(mesh.model, r), model);
-    EXPECT_EQ(mesh.is_first_stage(), r < 4);
-    EXPECT_EQ(mesh.is_last_stage(), r >= 12);
-    if (mesh.is_first_stage() || mesh.is_last_stage())
+    EXPECT_EQ(mesh.holds_first_stage(), r < 4);
+    EXPECT_EQ(mesh.holds_last_stage(), r >= 12);
+    if (mesh.holds_first_stage() || mesh.holds_last_stage())
       EXPECT_EQ(members(mesh.embedding, r), (std::vector<int>{r % 4, r % 4 + 12}));
     else
       EXPECT_TRUE(mesh.embedding.trivial());
@@ -58,8 +58,8 @@ TEST(CreateMesh, CostsNothingForAxesOfOne) {
       EXPECT_EQ(group->communicator(), nullptr);
       EXPECT_EQ(group->rank(), 0);
     }
-    EXPECT_TRUE(rank.mesh.is_first_stage());
-    EXPECT_TRUE(rank.mesh.is_last_stage());
+    EXPECT_TRUE(rank.mesh.holds_first_stage());
+    EXPECT_TRUE(rank.mesh.holds_last_stage());
   });
 }
 

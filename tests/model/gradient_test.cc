@@ -43,7 +43,8 @@ testing::Evaluation evaluate(const spec::RunSpec& run, const WholeTensors& point
   testing::Gatherer gatherer;
   std::mutex mutex;
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
-    auto stage = model::build_stage(rank, run, DType::float64);
+    auto built = model::build_model(rank, run, DType::float64);
+    model::Stage* const stage = &built->chunk(0);
     testing::scatter_parameters(*stage, point);
     testing::allocate_gradients(rank.exec, stage->parameters());
     std::vector<nn::MicroBatch> batches;
@@ -56,7 +57,7 @@ testing::Evaluation evaluate(const spec::RunSpec& run, const WholeTensors& point
     options.backward = with_gradients;
     const auto losses = testing::run_stage_step(rank, *stage, run, batches, options, DType::float64);
     if (with_gradients) gatherer.add_gradients(*stage);
-    if (!rank.mesh.is_last_stage() || rank.mesh.tp.rank() != 0) return;
+    if (!rank.mesh.holds_last_stage() || rank.mesh.tp.rank() != 0) return;
     const std::scoped_lock lock(mutex);
     for (std::size_t i = 0; i < losses.size(); ++i)
       for (std::size_t t = 0; t < losses[i].size(); ++t)
@@ -70,7 +71,8 @@ WholeTensors random_parameters(const spec::RunSpec& run) {
   WholeTensors point;
   testing::run_mesh(testing::make_parallel(1), [&](mesh::Rank& rank) {
     const spec::RunSpec whole = testing::make_run(run.model, testing::make_parallel(1));
-    auto stage = model::build_stage(rank, whole, DType::float64);
+    auto built = model::build_model(rank, whole, DType::float64);
+    model::Stage* const stage = &built->chunk(0);
     std::uint64_t stream = 50;
     for (const nn::Parameter* p : stage->parameters()) {
       if (p->tied_use) continue;

@@ -32,11 +32,12 @@ WholeTensors initial(const spec::ModelSpec& model, int tp, int pp, std::uint64_t
   const spec::RunSpec run = testing::make_run(model, testing::make_parallel(tp, pp), /*divisible=*/8);
   testing::Gatherer gatherer;
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
-    auto stage = model::build_stage(rank, run);
+    auto built = model::build_model(rank, run);
+    model::Stage* const stage = &built->chunk(0);
     // Whatever was in the memory before must not shine through.
     for (nn::Parameter* p : stage->parameters())
       for (std::int64_t i = 0; i < p->value.numel(); ++i) p->value.data<float>()[i] = 99.0F;
-    model::initialize_parameters(rank, *stage, seed);
+    model::initialize_parameters(rank, stage->parameters(), seed);
     gatherer.add_values(*stage);
     for (const nn::Parameter* p : stage->parameters()) {
       std::vector<bool> covered(static_cast<std::size_t>(p->sharding.local_rows), false);
@@ -117,11 +118,12 @@ TEST(InitializeParameters, KnowsXavier) {
 TEST(BuildStage, NamesAndMarksItsParameters) {
   const spec::RunSpec run = testing::make_run(model_to_initialize(), testing::make_parallel(2, 2));
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
-    auto stage = model::build_stage(rank, run);
+    auto built = model::build_model(rank, run);
+    model::Stage* const stage = &built->chunk(0);
     EXPECT_EQ(stage->first_layer(), 2 * rank.mesh.pp.rank());
     EXPECT_EQ(stage->num_layers(), 2);
     const auto& parameters = stage->parameters();
-    if (rank.mesh.is_first_stage()) {
+    if (rank.mesh.holds_first_stage()) {
       EXPECT_EQ(parameters[0]->name, "embedding.word_embeddings.weight");
       EXPECT_TRUE(parameters[0]->shared_embedding);
       EXPECT_EQ(parameters[1]->name, "embedding.position_embeddings.weight");
@@ -143,11 +145,12 @@ TEST(BuildStage, NamesAndMarksItsParameters) {
 TEST(BuildStage, SharesTheTiedTableOnOneStage) {
   const spec::RunSpec run = testing::make_run(model_to_initialize(), testing::make_parallel(1));
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
-    auto stage = model::build_stage(rank, run);
+    auto built = model::build_model(rank, run);
+    model::Stage* const stage = &built->chunk(0);
     EXPECT_EQ(stage->parameters().front()->value.storage(), stage->parameters().back()->value.storage());
     spec::RunSpec untied = run;
     untied.model.untie_embeddings_and_output_weights = true;
-    auto other = model::build_stage(rank, untied);
+    auto other = model::build_model(rank, untied);
     EXPECT_EQ(other->parameters().back()->name, "output_layer.weight");
     EXPECT_FALSE(other->parameters().back()->tied_use);
     EXPECT_FALSE(other->parameters().front()->shared_embedding);
@@ -158,7 +161,8 @@ TEST(BuildStage, DecaysHeadNormsOnRequest) {
   spec::RunSpec run = testing::make_run(model_to_initialize(), testing::make_parallel(1));
   run.optimizer.apply_wd_to_qk_layernorm = true;
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
-    auto stage = model::build_stage(rank, run);
+    auto built = model::build_model(rank, run);
+    model::Stage* const stage = &built->chunk(0);
     for (const nn::Parameter* p : stage->parameters()) {
       const bool head_norm =
           p->name.find("q_layernorm") != std::string::npos || p->name.find("k_layernorm") != std::string::npos;
@@ -172,7 +176,7 @@ TEST(BuildStage, RefusesHeadsThatDoNotDivide) {
   model.num_attention_heads = 6;
   model.num_query_groups = 2;
   const spec::RunSpec run = testing::make_run(model, testing::make_parallel(4));
-  EXPECT_THROW(testing::run_mesh(run.parallel, [&](mesh::Rank& rank) { model::build_stage(rank, run); }), Error);
+  EXPECT_THROW(testing::run_mesh(run.parallel, [&](mesh::Rank& rank) { model::build_model(rank, run); }), Error);
 }
 
 }  // namespace

@@ -55,8 +55,9 @@ Outcome run_layout(const spec::ModelSpec& model, int tp, int pp, bool sequence_p
   testing::run_mesh(
       run.parallel,
       [&](mesh::Rank& rank) {
-        auto stage = model::build_stage(rank, run, choices.dtype);
-        model::initialize_parameters(rank, *stage, 1234);
+        auto built = model::build_model(rank, run, choices.dtype);
+        model::Stage* const stage = &built->chunk(0);
+        model::initialize_parameters(rank, stage->parameters(), 1234);
         testing::allocate_gradients(rank.exec, stage->parameters());
         std::vector<nn::MicroBatch> batches;
         for (std::int64_t i = 0; i < 3; ++i) {
@@ -70,7 +71,7 @@ Outcome run_layout(const spec::ModelSpec& model, int tp, int pp, bool sequence_p
         options.deferred_weight_grads = choices.deferred;
         const auto losses = testing::run_stage_step(rank, *stage, run, batches, options, choices.dtype);
         gatherer.add_gradients(*stage);
-        if (!rank.mesh.is_last_stage()) return;
+        if (!rank.mesh.holds_last_stage()) return;
         const std::scoped_lock lock(mutex);
         if (!outcome.losses.empty()) {
           EXPECT_EQ(outcome.losses, losses) << "tensor-parallel ranks differ";

@@ -144,8 +144,9 @@ Counted count(mesh::Rank& rank, const Scenario& scenario) {
   const spec::RunSpec& run = scenario.run;
   const bool meta = rank.exec.is_meta();
   Counted counted;
-  auto stage = model::build_stage(rank, run);
-  if (!meta) model::initialize_parameters(rank, *stage, 1);
+  auto built = model::build_model(rank, run);
+  model::Stage* const stage = &built->chunk(0);
+  if (!meta) model::initialize_parameters(rank, stage->parameters(), 1);
   counted.parameters = memory_of(stage->parameters());
   testing::allocate_gradients(rank.exec, stage->parameters());
   nn::MicroBatch batch = batch_of(scenario, meta);
@@ -161,18 +162,18 @@ Counted count(mesh::Rank& rank, const Scenario& scenario) {
   model::StageStash stash;
   {
     Tensor input, output;
-    if (!rank.mesh.is_first_stage()) input = receive(pp.rank() - 1);
+    if (!rank.mesh.holds_first_stage()) input = receive(pp.rank() - 1);
     output = stage->forward(pass, input, stash);
-    if (!rank.mesh.is_last_stage()) pp.communicator()->send(output, pp.rank() + 1, "hidden").wait();
+    if (!rank.mesh.holds_last_stage()) pp.communicator()->send(output, pp.rank() + 1, "hidden").wait();
   }
   counted.stash_bytes = stash.bytes();
   counted.live_stash_bytes = rank.exec.allocator().tracker().live(MemoryKind::stash);
   counted.forward = rank.exec.counters();
   counted.forward_traffic = tp_traffic(rank.context.traffic());
   Tensor gradient;
-  if (!rank.mesh.is_last_stage()) gradient = receive(pp.rank() + 1);
+  if (!rank.mesh.holds_last_stage()) gradient = receive(pp.rank() + 1);
   gradient = stage->backward(pass, std::move(gradient), std::move(stash));
-  if (!rank.mesh.is_first_stage()) pp.communicator()->send(gradient, pp.rank() - 1, "hidden").wait();
+  if (!rank.mesh.holds_first_stage()) pp.communicator()->send(gradient, pp.rank() - 1, "hidden").wait();
   counted.both = rank.exec.counters();
   counted.both_traffic = tp_traffic(rank.context.traffic());
   for (const auto& [operation, bytes] : rank.context.traffic().bytes["pp"]) counted.sent += bytes;
@@ -182,7 +183,7 @@ Counted count(mesh::Rank& rank, const Scenario& scenario) {
 
 void expect_formulas(const Counted& counted, const Scenario& scenario, const mesh::Mesh& mesh) {
   const spec::RunSpec& run = scenario.run;
-  const bool first = mesh.is_first_stage(), last = mesh.is_last_stage();
+  const bool first = mesh.holds_first_stage(), last = mesh.holds_last_stage();
   const spec::StageShape shape =
       spec::stage_shape(run.model, {run.parallel.tensor_parallel, run.parallel.sequence_parallel},
                         run.parallel.layers_per_stage[static_cast<std::size_t>(mesh.pp.rank())], first, last);
@@ -246,7 +247,8 @@ TEST(MetaContract, OwnedPiecesAddUpToTheModel) {
     for (int rank = 0; rank < parallel.world_size; ++rank)
       testing::run_meta(parallel, rank, [&](mesh::Rank& r) {
         if (r.mesh.dp.rank() != 0) return;
-        auto stage = model::build_stage(r, scenario.run);
+        auto built = model::build_model(r, scenario.run);
+        model::Stage* const stage = &built->chunk(0);
         for (const nn::Parameter* p : stage->parameters())
           for (const spec::Piece& piece : p->sharding.pieces)
             if (piece.owned && !p->tied_use) owned += piece.global.numel();

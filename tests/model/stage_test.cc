@@ -55,7 +55,8 @@ nn::MicroBatch wave_batch() {
 WholeTensors wave_parameters(const testing::PytorchNumbers& numbers, const spec::RunSpec& run) {
   std::map<std::string, std::int64_t> sizes;
   testing::run_mesh(testing::make_parallel(1), [&](mesh::Rank& rank) {
-    auto stage = model::build_stage(rank, testing::make_run(run.model, testing::make_parallel(1)));
+    auto built = model::build_model(rank, testing::make_run(run.model, testing::make_parallel(1)));
+    model::Stage* const stage = &built->chunk(0);
     for (const nn::Parameter* p : stage->parameters()) sizes[p->name] = p->sharding.numel();
   });
   WholeTensors whole;
@@ -84,14 +85,15 @@ TEST_P(Pytorch, Agrees) {
   const WholeTensors parameters = wave_parameters(numbers, run);
   testing::Gatherer gatherer;
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
-    auto stage = model::build_stage(rank, run, DType::float64);
+    auto built = model::build_model(rank, run, DType::float64);
+    model::Stage* const stage = &built->chunk(0);
     testing::scatter_parameters(*stage, parameters);
     testing::allocate_gradients(rank.exec, stage->parameters());
     nn::MicroBatch batch = wave_batch();
     testing::place_batch(batch, rank, sequence_parallel);
     const auto losses = testing::run_stage_step(rank, *stage, run, {batch}, {}, DType::float64);
     gatherer.add_gradients(*stage);
-    if (rank.mesh.is_last_stage()) {
+    if (rank.mesh.holds_last_stage()) {
       EXPECT_LE(testing::relative_max_error(losses.at(0), numbers.losses), 1e-13);
     }
   });
@@ -119,8 +121,9 @@ TEST(Stage, DecodesWithACacheAsInOnePass) {
     for (const int tp : {1, 2}) {
       const spec::RunSpec run = testing::make_run(tiny_model(llama), testing::make_parallel(tp));
       testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
-        auto stage = model::build_stage(rank, run);
-        model::initialize_parameters(rank, *stage, 3);
+        auto built = model::build_model(rank, run);
+        model::Stage* const stage = &built->chunk(0);
+        model::initialize_parameters(rank, stage->parameters(), 3);
         nn::MicroBatch whole = testing::make_batch(1, 0, 1, kLength, kVocab);
         testing::place_batch(whole, rank, false);
         nn::WeightGradQueue queue(rank.exec, nullptr);
@@ -153,8 +156,9 @@ TEST(Stage, DecodesWithACacheAsInOnePass) {
 TEST(Stage, RefusesMoreTokensThanTheCacheHolds) {
   const spec::RunSpec run = testing::make_run(tiny_model(true), testing::make_parallel(1));
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
-    auto stage = model::build_stage(rank, run);
-    model::initialize_parameters(rank, *stage, 3);
+    auto built = model::build_model(rank, run);
+    model::Stage* const stage = &built->chunk(0);
+    model::initialize_parameters(rank, stage->parameters(), 3);
     nn::MicroBatch batch = testing::make_batch(1, 0, 1, kLength, kVocab);
     testing::place_batch(batch, rank, false);
     nn::WeightGradQueue queue(rank.exec, nullptr);
@@ -169,8 +173,9 @@ TEST(Stage, RefusesMoreTokensThanTheCacheHolds) {
 TEST(Stage, EvaluatesWithoutKeepingAnything) {
   const spec::RunSpec run = testing::make_run(tiny_model(false), testing::make_parallel(2, 1, 1, true));
   testing::run_mesh(run.parallel, [&](mesh::Rank& rank) {
-    auto stage = model::build_stage(rank, run);
-    model::initialize_parameters(rank, *stage, 3);
+    auto built = model::build_model(rank, run);
+    model::Stage* const stage = &built->chunk(0);
+    model::initialize_parameters(rank, stage->parameters(), 3);
     testing::allocate_gradients(rank.exec, stage->parameters());
     nn::MicroBatch batch = testing::make_batch(1, 0, 2, kLength, kVocab);
     testing::place_batch(batch, rank, true);
@@ -195,8 +200,9 @@ TEST(Stage, RefusesABatchThatIsNotCutForSequenceParallelism) {
   const spec::RunSpec run = testing::make_run(tiny_model(false), testing::make_parallel(2, 1, 1, true));
   EXPECT_THROW(testing::run_mesh(run.parallel,
                                  [&](mesh::Rank& rank) {
-                                   auto stage = model::build_stage(rank, run);
-                                   model::initialize_parameters(rank, *stage, 3);
+                                   auto built = model::build_model(rank, run);
+                                   model::Stage* const stage = &built->chunk(0);
+                                   model::initialize_parameters(rank, stage->parameters(), 3);
                                    nn::MicroBatch batch = testing::make_batch(1, 0, 2, kLength, kVocab);
                                    testing::place_batch(batch, rank, false);
                                    testing::StepOptions options;

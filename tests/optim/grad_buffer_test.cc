@@ -35,8 +35,8 @@ Made matrices(kernels::Executor& exec, int count, std::int64_t numel) {
 
 std::string ranges(const GradBuffer& buffer) {
   std::string text;
-  for (std::int64_t i = 0; i < buffer.num_buckets(); ++i)
-    text += str_cat(i == 0 ? "" : " ", buffer.bucket_range(i).first, "-", buffer.bucket_range(i).second);
+  for (const FlatBucket& bucket : buffer.layout().buckets())
+    text += str_cat(text.empty() ? "" : " ", bucket.begin, "-", bucket.end);
   return text;
 }
 
@@ -44,16 +44,18 @@ std::string ranges(const GradBuffer& buffer) {
 TEST(GradBuffer, BucketsOfMegatron) {
   run_mesh(make_parallel(1), [](mesh::Rank& rank) {
     const Made made = matrices(rank.exec, 10, 9025);
-    const GradBuffer each(rank, made.all, 9000);
-    EXPECT_EQ(each.num_buckets(), 10);
-    EXPECT_EQ(each.num_elements(), 90880);
+    const GradBuffer each(rank, made.all, {.bucket_size = 9000});
+    EXPECT_EQ(each.layout().buckets().size(), 10U);
+    EXPECT_EQ(each.layout().num_elements(), 90880);
     for (std::int64_t i = 0; i < 10; ++i) {
-      EXPECT_EQ(each.bucket_range(i), (std::pair<std::int64_t, std::int64_t>{9088 * i, 9088 * (i + 1)}));
+      EXPECT_EQ(each.layout().buckets()[static_cast<std::size_t>(i)].begin, 9088 * i);
+      EXPECT_EQ(each.layout().buckets()[static_cast<std::size_t>(i)].end, 9088 * (i + 1));
       EXPECT_EQ(made.all[static_cast<std::size_t>(9 - i)]->main_grad.offset(), 9088 * i);
     }
-    EXPECT_EQ(ranges(GradBuffer(rank, made.all, 18050)), "0-18176 18176-36352 36352-54528 54528-72704 72704-90880");
-    EXPECT_EQ(ranges(GradBuffer(rank, made.all, std::nullopt)), "0-90880");
-    EXPECT_EQ(ranges(GradBuffer(rank, {}, std::nullopt)), "");
+    EXPECT_EQ(ranges(GradBuffer(rank, made.all, {.bucket_size = 18050})),
+              "0-18176 18176-36352 36352-54528 54528-72704 72704-90880");
+    EXPECT_EQ(ranges(GradBuffer(rank, made.all)), "0-90880");
+    EXPECT_EQ(ranges(GradBuffer(rank, {})), "");
   });
 }
 
@@ -64,7 +66,7 @@ TEST(GradBuffer, TiedUsesHaveBucketsOfTheirOwn) {
     made.add(made_parameter(rank.exec, "a", 1, 64));
     made.add(made_parameter(rank.exec, "b", 1, 10));
     made.add(made_parameter(rank.exec, "table", 2, 50)).tied_use = true;
-    EXPECT_EQ(ranges(GradBuffer(rank, made.all, std::nullopt)), "0-128 128-256 256-384");
+    EXPECT_EQ(ranges(GradBuffer(rank, made.all)), "0-128 128-256 256-384");
   });
 }
 
@@ -72,7 +74,7 @@ TEST(GradBuffer, MicroBatchesAddUpAndStepsStartAnew) {
   run_mesh(make_parallel(1), [](mesh::Rank& rank) {
     Made made = matrices(rank.exec, 2, 3);
     made.add(made_parameter(rank.exec, "bias", 3, 0));
-    GradBuffer buffer(rank, made.all, std::nullopt);
+    GradBuffer buffer(rank, made.all);
     for (int step = 0; step < 2; ++step) {
       buffer.start_step(2);
       for (int i = 0; i < 2; ++i)
@@ -94,7 +96,7 @@ TEST(GradBuffer, MicroBatchesAddUpAndStepsStartAnew) {
 TEST(GradBuffer, MissingAndSurplusReportsAreNamed) {
   run_mesh(make_parallel(1), [](mesh::Rank& rank) {
     const Made made = matrices(rank.exec, 2, 3);
-    GradBuffer buffer(rank, made.all, std::nullopt);
+    GradBuffer buffer(rank, made.all);
     const auto message = [](const std::function<void()>& fn) -> std::string {
       try {
         fn();
@@ -134,8 +136,8 @@ TEST(GradBuffer, DataParallelSums) {
         make_parallel(1, 1, dp),
         [dp](mesh::Rank& rank) {
           const Made made = matrices(rank.exec, 5, 70);
-          GradBuffer buffer(rank, made.all, 64);
-          EXPECT_EQ(buffer.num_buckets(), 5);
+          GradBuffer buffer(rank, made.all, {.bucket_size = 64});
+          EXPECT_EQ(buffer.layout().buckets().size(), 5U);
           const auto value = [](int r, std::size_t p, std::int64_t e) {
             return made_value(r * 1000 + static_cast<std::int64_t>(p) * 100 + e);
           };
@@ -170,7 +172,7 @@ TEST(GradBuffer, TensorParallelSums) {
     norm.grad_reduction = nn::GradReduction::tensor_parallel;
     auto& bias = made.add(made_parameter(rank.exec, "bias", spec::replicated(1, 7, 1, r)));
     bias.grad_reduction = nn::GradReduction::tensor_parallel;
-    GradBuffer buffer(rank, made.all, std::nullopt);
+    GradBuffer buffer(rank, made.all);
     buffer.start_step(1);
     for (nn::Parameter* p : made.all) {
       for (std::int64_t e = 0; e < p->main_grad.numel(); ++e) p->main_grad.data<float>()[e] = made_value(100 * r + e);
@@ -200,7 +202,7 @@ TEST(GradBuffer, SharedKeyValueRows) {
         const spec::Sharding sharding = spec::qkv_shard(dims, kHeads, groups, kHeadSize, width, r, kTp);
         Made made;
         made.add(made_parameter(rank.exec, "qkv", sharding)).grad_reduction = nn::GradReduction::shared_kv_rows;
-        GradBuffer buffer(rank, made.all, std::nullopt);
+        GradBuffer buffer(rank, made.all);
         buffer.start_step(1);
         float* grad = made.all[0]->main_grad.data<float>();
         const std::int64_t n = made.all[0]->main_grad.numel();
@@ -231,7 +233,7 @@ TEST(GradBuffer, TiedTable) {
     table.shared_embedding = true;
     auto& use = made.add(made_parameter(rank.exec, "table", 6, 7));
     use.tied_use = true;
-    GradBuffer buffer(rank, made.all, std::nullopt);
+    GradBuffer buffer(rank, made.all);
     buffer.start_step(1);
     for (std::int64_t e = 0; e < 42; ++e) {
       use.main_grad.data<float>()[e] = head(e);
@@ -245,16 +247,16 @@ TEST(GradBuffer, TiedTable) {
   });
   run_mesh(make_parallel(1, 3), [&](mesh::Rank& rank) {
     Made made;
-    if (rank.mesh.is_first_stage())
+    if (rank.mesh.holds_first_stage())
       made.add(made_parameter(rank.exec, "table", 6, 7)).shared_embedding = true;
     else
       made.add(made_parameter(rank.exec, "other", 2, 2));
-    if (rank.mesh.is_last_stage()) made.add(made_parameter(rank.exec, "table", 6, 7)).tied_use = true;
-    GradBuffer buffer(rank, made.all, std::nullopt);
+    if (rank.mesh.holds_last_stage()) made.add(made_parameter(rank.exec, "table", 6, 7)).tied_use = true;
+    GradBuffer buffer(rank, made.all);
     buffer.start_step(1);
     for (nn::Parameter* p : made.all) {
       for (std::int64_t e = 0; e < p->main_grad.numel(); ++e)
-        p->main_grad.data<float>()[e] = rank.mesh.is_first_stage() ? lookup(e) : head(e);
+        p->main_grad.data<float>()[e] = rank.mesh.holds_first_stage() ? lookup(e) : head(e);
       buffer.grad_ready(*p);
     }
     buffer.finish_step();
@@ -271,7 +273,7 @@ TEST(GradBuffer, CountsBytesOnMeta) {
     made.add(made_parameter(rank.exec, "norm", spec::replicated(1, 100, 1, 1))).grad_reduction =
         nn::GradReduction::tensor_parallel;
     made.add(made_parameter(rank.exec, "w", 10, 10));
-    GradBuffer buffer(rank, made.all, std::nullopt);
+    GradBuffer buffer(rank, made.all);
     buffer.start_step(1);
     for (nn::Parameter* p : made.all) buffer.grad_ready(*p);
     buffer.finish_step();

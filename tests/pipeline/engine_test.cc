@@ -62,7 +62,7 @@ ToyResult run_toy(const schedule::Program& program, std::int64_t m, std::uint64_
         EXPECT_EQ(std::ssize(output.times.instructions), std::ssize(list));
         const std::lock_guard<std::mutex> lock(mutex);
         for (const nn::Parameter* p : stage.parameters()) result.gradients[p->name] = testing::to_doubles(p->main_grad);
-        if (rank.mesh.is_last_stage()) result.last = output;
+        if (rank.mesh.holds_last_stage()) result.last = output;
       },
       1, perturb_seed);
   return result;
@@ -127,7 +127,7 @@ TEST(Engine, EvaluationKeepsNothing) {
         engine.run_step(program.lists[static_cast<std::size_t>(rank.mesh.pp.rank())], batches, nullptr);
     EXPECT_EQ(stage.most_stashes, 0);
     EXPECT_EQ(stage.modes, std::vector<nn::Mode>(3, nn::Mode::evaluate));
-    if (rank.mesh.is_last_stage()) {
+    if (rank.mesh.holds_last_stage()) {
       EXPECT_EQ(output.loss_sum.value(), expected);
     }
   });
@@ -199,7 +199,7 @@ TEST(Engine, BadTensorsOfStagesAreNamed) {
         EXPECT_EQ(output.first_bad_tensor,
                   forward ? "output of stage 1 for micro-batch 2" : "input gradient of stage 1 for micro-batch 2");
       }
-      if (rank.mesh.is_last_stage()) {
+      if (rank.mesh.holds_last_stage()) {
         EXPECT_EQ(output.first_bad_tensor, forward ? "loss of micro-batch 2" : "");
       }
     });
@@ -285,7 +285,7 @@ TEST(Engine, ObserversSeeEachMicroBatch) {
     });
     const auto program = schedule::evaluation_program(make_parallel(1, 2), 3);
     engine.run_step(program.lists[static_cast<std::size_t>(rank.mesh.rank)], batches, nullptr);
-    EXPECT_EQ(seen, rank.mesh.is_last_stage() ? (std::vector<std::int64_t>{0, 1, 2}) : std::vector<std::int64_t>{});
+    EXPECT_EQ(seen, rank.mesh.holds_last_stage() ? (std::vector<std::int64_t>{0, 1, 2}) : std::vector<std::int64_t>{});
   });
 }
 

@@ -101,7 +101,7 @@ inline std::vector<nn::MicroBatch> batches_of(const TrainingCase& c, const spec:
 inline void share_sums(mesh::Rank& rank, StepOutput& output) {
   for (ExactSum* sum : {&output.loss_sum, &output.mask_sum}) {
     ExactSum mine;
-    if (rank.mesh.is_last_stage() && rank.mesh.tp.rank() == 0) mine.add(*sum);
+    if (rank.mesh.holds_last_stage() && rank.mesh.tp.rank() == 0) mine.add(*sum);
     Tensor words = rank.exec.empty(Shape{ExactSum::kWords}, DType::int64, MemoryKind::communication);
     std::copy(mine.words().begin(), mine.words().end(), words.data<std::int64_t>());
     words = rank.mesh.world.all_reduce(words, "sums of the step");
@@ -115,9 +115,10 @@ inline TrainingResult train(const TrainingCase& c) {
   std::mutex mutex;
   const spec::RunSpec run = testing::make_run(c.model, c.parallel, 8);
   const auto on_rank = [&](mesh::Rank& rank) {
-    const auto stage = model::build_stage(rank, run, c.dtype);
-    model::initialize_parameters(rank, *stage, 1234);
-    optim::GradBuffer buffer(rank, stage->parameters(), 300);
+    const auto built = model::build_model(rank, run, c.dtype);
+    model::Stage* const stage = &built->chunk(0);
+    model::initialize_parameters(rank, stage->parameters(), 1234);
+    optim::GradBuffer buffer(rank, stage->parameters(), {.bucket_size = 300});
     optim::Optimizer optimizer(rank, stage->parameters(), c.optimizer);
     EngineOptions options;
     options.hidden_dtype = c.dtype;

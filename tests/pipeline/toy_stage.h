@@ -107,8 +107,8 @@ class ToyStage : public model::Stage {
   const std::vector<nn::Parameter*>& parameters() override { return parameters_; }
   std::int64_t first_layer() const override { return first_layer_; }
   std::int64_t num_layers() const override { return num_layers_; }
-  bool has_embedding() const { return rank_.mesh.is_first_stage(); }
-  bool has_head() const { return rank_.mesh.is_last_stage(); }
+  bool has_embedding() const { return rank_.mesh.holds_first_stage(); }
+  bool has_head() const { return rank_.mesh.holds_last_stage(); }
 
   std::int64_t num_stashes() const { return std::ssize(stashes_); }
   std::int64_t most_stashes = 0;

@@ -40,7 +40,7 @@ TEST(RunMemory, MicroBatchesInFlight) {
 TEST(RunMemory, ParametersGradientsMoments) {
   RunSpec run = small_run();
   run.model.untie_embeddings_and_output_weights = true;
-  const auto stages = memory_per_stage(run);
+  const auto stages = memory_per_rank(run);
   ASSERT_EQ(stages.size(), 2u);
   EXPECT_EQ(stages[0].parameters + stages[1].parameters, 4 * count_parameters(run.model).total);
   for (const auto& m : stages) {
@@ -48,9 +48,9 @@ TEST(RunMemory, ParametersGradientsMoments) {
     EXPECT_EQ(m.optimizer, 2 * m.parameters);
   }
   run.optimizer.kind = OptimizerKind::sgd;
-  EXPECT_EQ(memory_per_stage(run)[0].optimizer, stages[0].parameters);
+  EXPECT_EQ(memory_per_rank(run)[0].optimizer, stages[0].parameters);
   run.optimizer.sgd_momentum = 0;
-  EXPECT_EQ(memory_per_stage(run)[0].optimizer, 0);
+  EXPECT_EQ(memory_per_rank(run)[0].optimizer, 0);
   // The first stage keeps two micro-batches, the last one.
   EXPECT_GT(stages[0].stash, stages[1].stash);
 }
@@ -59,7 +59,7 @@ TEST(RunMemory, TiedTableHasTwoGradientsOnOneStage) {
   RunSpec run = small_run();
   run.parallel.pipeline_parallel = 1;
   run.parallel.layers_per_stage = {4};
-  const auto m = memory_per_stage(run).front();
+  const auto m = memory_per_rank(run).front();
   EXPECT_EQ(m.gradients - m.parameters, 4 * 32 * 16);
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <functional>
 #include <vector>
 
@@ -92,6 +94,34 @@ TEST(Sharding, ImpossibleCutsAreRefused) {
   EXPECT_THROW(column_shard(4, 6, 0, 4), Error);
   EXPECT_THROW(qkv_shard(2, 6, 3, 2, 4, 0, 2), Error);  // 3 groups, 2 ranks
   EXPECT_THROW(row_shard(2, 4, 4, 1, 2, 2), Error);     // rank 2 of 2
+}
+
+/// Every element of a flat range is in one piece, at the place that the shard's own pieces give it.
+TEST(Sharding, FlatRangesBecomeBoxes) {
+  const Sharding shards[] = {qkv_shard(2, 4, 2, 3, 5, 1, 4), gated_shard(2, 6, 7, 1, 2), column_shard(5, 12, 1, 3),
+                             row_shard(2, 10, 12, 3, 3, 4), replicated(1, 17, 1, 1)};
+  for (const Sharding& s : shards)
+    for (std::int64_t begin = 0; begin < s.local_numel(); begin += 3)
+      for (std::int64_t end = begin; end <= s.local_numel(); end += 4) {
+        std::int64_t covered = 0;
+        for (const FlatPiece& piece : pieces_of_range(s, begin, end)) {
+          covered += piece.global.numel();
+          EXPECT_TRUE(piece.local_begin >= begin && piece.local_end() <= end);
+          const std::int64_t row = piece.local_begin / s.local_cols, col = piece.local_begin % s.local_cols;
+          EXPECT_TRUE(piece.global.rows == 1 || (col == 0 && piece.global.cols == s.local_cols));
+          for (const Piece& whole : s.pieces) {
+            if (row < whole.local_row || row >= whole.local_row + whole.global.rows) continue;
+            EXPECT_EQ(piece.global.row, whole.global.row + row - whole.local_row);
+            EXPECT_EQ(piece.global.col, whole.global.col + col);
+            EXPECT_EQ(piece.owned, whole.owned);
+          }
+        }
+        std::int64_t expected = 0;
+        for (const Piece& whole : s.pieces)
+          expected += std::max<std::int64_t>(0, std::min(end, (whole.local_row + whole.global.rows) * s.local_cols) -
+                                                    std::max(begin, whole.local_row * s.local_cols));
+        EXPECT_EQ(covered, expected);
+      }
 }
 
 }  // namespace

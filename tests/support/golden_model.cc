@@ -127,11 +127,11 @@ Tensor all_logits(mesh::Rank& rank, model::Stage& stage, const spec::RunSpec& ru
   nn::WeightGradQueue queue(rank.exec, nullptr);
   nn::Pass pass{rank, rank.exec, batch, nn::Mode::evaluate, false, queue};
   Tensor input;
-  if (!rank.mesh.is_first_stage()) {
+  if (!rank.mesh.holds_first_stage()) {
     input = rank.exec.empty({batch.shard_end - batch.shard_begin, run.model.hidden_size}, dtype);
     input = pp.communicator()->receive(input, pp.rank() - 1, "hidden").wait();
   }
-  if (rank.mesh.is_last_stage()) return stage.forward_logits(pass, input, 0, batch.num_tokens);
+  if (rank.mesh.holds_last_stage()) return stage.forward_logits(pass, input, 0, batch.num_tokens);
   model::StageStash stash;
   Tensor output = stage.forward(pass, input, stash);
   MEGATRON_CHECK(stash.contents == nullptr, "a pass without stash kept something");
@@ -142,7 +142,8 @@ Tensor all_logits(mesh::Rank& rank, model::Stage& stage, const spec::RunSpec& ru
 void run_rank(mesh::Rank& rank, const spec::RunSpec& run, const WholeTensors& parameters, nn::MicroBatch batch,
               DType dtype, std::mutex& mutex, Gatherer& gatherer, GoldenOutput& output) {
   place_batch(batch, rank, run.parallel.sequence_parallel);
-  auto stage = model::build_stage(rank, run, dtype);
+  auto built = model::build_model(rank, run, dtype);
+  model::Stage* const stage = &built->chunk(0);
   scatter_parameters(*stage, parameters);
   allocate_gradients(rank.exec, stage->parameters());
   StepOptions options;
@@ -155,7 +156,7 @@ void run_rank(mesh::Rank& rank, const spec::RunSpec& run, const WholeTensors& pa
   const auto losses = run_stage_step(rank, *stage, run, {batch}, options, dtype);
   gatherer.add_gradients(*stage);
   const Tensor logits = all_logits(rank, *stage, run, batch, dtype);
-  if (!rank.mesh.is_last_stage()) return;
+  if (!rank.mesh.holds_last_stage()) return;
   const std::scoped_lock lock(mutex);
   if (!output.losses.empty()) MEGATRON_CHECK(output.losses == losses[0], "tensor-parallel ranks differ in the loss");
   output.losses = losses[0];

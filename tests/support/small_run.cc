@@ -127,7 +127,7 @@ std::shared_ptr<data::Dataset> make_sequences(std::int64_t size, std::int64_t se
 
 void add_owned_weights(train::RankParts& parts, Weights& into) {
   if (parts.mesh().dp.rank() != 0) return;
-  for (const nn::Parameter* parameter : parts.stage().parameters()) {
+  for (const nn::Parameter* parameter : parts.model().parameters()) {
     if (parameter->tied_use) continue;
     const spec::Sharding& sharding = parameter->sharding;
     std::vector<float>& whole = into[parameter->name];
@@ -141,7 +141,7 @@ void add_owned_weights(train::RankParts& parts, Weights& into) {
 }
 
 void set_weights(train::RankParts& parts, const Weights& from) {
-  for (nn::Parameter* parameter : parts.stage().parameters()) {
+  for (nn::Parameter* parameter : parts.model().parameters()) {
     const auto found = from.find(parameter->name);
     if (found == from.end()) continue;
     const spec::Sharding& sharding = parameter->sharding;

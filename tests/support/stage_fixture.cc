@@ -169,20 +169,20 @@ struct Flow {
   Tensor forward(const nn::MicroBatch& batch, model::StageStash& stash) {
     const mesh::Group& pp = rank.mesh.pp;
     Tensor input;
-    if (!rank.mesh.is_first_stage()) input = receive(batch, pp.rank() - 1, "forward");
+    if (!rank.mesh.holds_first_stage()) input = receive(batch, pp.rank() - 1, "forward");
     nn::Pass p = pass(batch);
     Tensor output = stage.forward(p, input, stash);
-    if (rank.mesh.is_last_stage()) return output;
+    if (rank.mesh.holds_last_stage()) return output;
     pp.communicator()->send(output, pp.rank() + 1, "forward").wait();
     return Tensor();
   }
   void backward(const nn::MicroBatch& batch, model::StageStash&& stash) {
     const mesh::Group& pp = rank.mesh.pp;
     Tensor d_output;
-    if (!rank.mesh.is_last_stage()) d_output = receive(batch, pp.rank() + 1, "backward");
+    if (!rank.mesh.holds_last_stage()) d_output = receive(batch, pp.rank() + 1, "backward");
     nn::Pass p = pass(batch);
     Tensor d_input = stage.backward(p, std::move(d_output), std::move(stash));
-    if (!rank.mesh.is_first_stage()) pp.communicator()->send(d_input, pp.rank() - 1, "backward").wait();
+    if (!rank.mesh.holds_first_stage()) pp.communicator()->send(d_input, pp.rank() - 1, "backward").wait();
   }
 };
 

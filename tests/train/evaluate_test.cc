@@ -26,7 +26,7 @@ EvaluationResult evaluate_fresh(spec::RunSpec run, const Layout& layout, const d
   std::mutex mutex;
   run_ranks(layout.world(), [&](comm::RankContext& context) {
     RankParts parts(context, run, RankParts::Use::training);
-    model::initialize_parameters(parts.rank(), parts.stage(), 1234);
+    model::initialize_parameters(parts.rank(), parts.model().parameters(), 1234);
     if (losses != nullptr)
       parts.engine().set_loss_observer([&](std::int64_t, const Tensor& tokens) {
         losses->insert(losses->end(), tokens.data<float>(), tokens.data<float>() + tokens.numel());

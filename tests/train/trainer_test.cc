@@ -169,7 +169,7 @@ TEST(Trainer, ANaNInAWeightEndsTheRunBeforeAnyUpdateAndNamesIt) {
     SmallOptions options = sequences();
     options.hooks.after_step = [](RankParts& parts, const StepReport& report) {
       if (report.iteration != 1 || parts.mesh().rank != parts.mesh().world_size - 1) return;
-      for (nn::Parameter* parameter : parts.stage().parameters())
+      for (nn::Parameter* parameter : parts.model().parameters())
         if (parameter->name == "decoder.layers.1.mlp.linear_fc2.weight") parameter->value.data<float>()[3] = NAN;
     };
     const SmallResult result = train_small(complete(run, layout), options);
@@ -196,7 +196,7 @@ TEST(Trainer, WithoutTheCheckAStepWithNaNIsCountedAndSkipped) {
   run.batch.train_iters = 2;
   SmallOptions options = sequences();
   options.hooks.after_setup = [](RankParts& parts) {
-    for (nn::Parameter* parameter : parts.stage().parameters())
+    for (nn::Parameter* parameter : parts.model().parameters())
       if (parameter->name == "decoder.final_layernorm.weight") parameter->value.data<float>()[0] = NAN;
   };
   const SmallResult result = train_small(complete(run, {1, 1, 2, false, 2}), options);

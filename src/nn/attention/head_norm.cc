@@ -42,8 +42,8 @@ HeadNorm::HeadNorm(const LayerSetup& setup, const std::string& name, const spec:
 Tensor HeadNorm::forward(Pass& pass, TensorView x_MD, std::int64_t heads_per_group, std::int64_t groups, Stash& stash) {
   const std::int64_t rows = x_MD.size(0);
   Tensor y = pass.exec.empty({rows / groups, groups * heads_per_group, shape_.width}, setup_.dtype);
-  Tensor mean, rstd = pass.exec.empty({heads_per_group, rows}, setup_.dtype);
-  if (shape_.has_bias()) mean = pass.exec.empty({heads_per_group, rows}, setup_.dtype);
+  Tensor mean, rstd = pass.exec.empty({heads_per_group, rows}, setup_.wide_dtype());
+  if (shape_.has_bias()) mean = pass.exec.empty({heads_per_group, rows}, setup_.wide_dtype());
   for (std::int64_t p = 0; p < heads_per_group; ++p)
     kernels::norm_forward(pass.exec, kernel_kind(shape_.kind), shifted(x_MD, p), weight_.value,
                           shape_.has_bias() ? bias_.value.view_const() : ConstTensorView{}, shape_.epsilon,

@@ -154,7 +154,7 @@ kernels::AttentionParams attention_params(const Pass& pass, const spec::Attentio
 Tensor SelfAttention::core_forward(Pass& pass, const Heads& heads, Tensor& lse_TN) {
   const std::int64_t tokens = pass.batch.num_tokens, width = shape_.head_size;
   Tensor o = pass.exec.empty({tokens, shape_.local_heads(), width}, setup_.dtype);
-  lse_TN = pass.exec.empty({tokens, shape_.local_heads()}, setup_.dtype);
+  lse_TN = pass.exec.empty({tokens, shape_.local_heads()}, setup_.wide_dtype());
   const Ranges ranges = ranges_of(pass.batch);
   auto params = attention_params(pass, shape_, setup_.tp.rank(), options_.dropout, options_.layer);
   const std::vector<TensorView> outputs = split_heads(o, heads.q.size());
@@ -184,7 +184,7 @@ Tensor SelfAttention::cached_forward(Pass& pass, const Heads& heads) {
   const std::vector<TensorView> k = split_heads(keys.view().slice(0, 0, end), calls);
   const std::vector<TensorView> v = split_heads(values.view().slice(0, 0, end), calls);
   Tensor o = pass.exec.empty({tokens, shape_.local_heads(), width}, setup_.dtype);
-  Tensor lse = pass.exec.empty({tokens, shape_.local_heads()}, setup_.dtype);
+  Tensor lse = pass.exec.empty({tokens, shape_.local_heads()}, setup_.wide_dtype());
   const std::vector<TensorView> outputs = split_heads(o, calls);
   auto params = attention_params(pass, shape_, setup_.tp.rank(), 0.0, options_.layer);
   params.causal_offset = cache.length;

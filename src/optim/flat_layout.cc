@@ -1,0 +1,105 @@
+#include "optim/flat_layout.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "kernels/optimizer_step.h"
+
+namespace megatron::optim {
+namespace {
+
+constexpr std::int64_t kSegment = kernels::kNormSegment;
+
+bool has_own_bucket(const nn::Parameter& parameter) { return parameter.tied_use || parameter.shared_embedding; }
+
+}  // namespace
+
+std::int64_t segment_begin(const spec::Sharding& sharding, std::int64_t index) {
+  const std::int64_t row = index / sharding.local_cols, col = index % sharding.local_cols;
+  if (sharding.num_dims > 1) return row * sharding.local_cols + col / kSegment * kSegment;
+  // 1-D: segments count from the logical begin of the tensor, and pieces begin new ones.
+  for (const spec::Piece& piece : sharding.pieces) {
+    if (index < piece.local_row || index >= piece.local_row + piece.global.rows) continue;
+    const std::int64_t logical = piece.global.row + index - piece.local_row;
+    return std::max(piece.local_row, index - logical % kSegment);
+  }
+  return index;  // padding, which no norm counts
+}
+
+std::int64_t FlatBucket::shard_begin(int shard) const {
+  return std::accumulate(shard_sizes.begin(), shard_sizes.begin() + shard, begin);
+}
+
+FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t bucket_size, int shards) {
+  MEGATRON_CHECK_GT(bucket_size, 0, "elements of a gradient bucket");
+  MEGATRON_CHECK_GT(shards, 0, "shards of a bucket");
+  for (nn::Parameter* parameter : parameters)
+    if (parameter->trainable) parameters_.push_back(parameter);
+  std::int64_t end = 0;
+  bool open = false;
+  for (auto it = parameters_.rbegin(); it != parameters_.rend(); ++it) {
+    const nn::Parameter& parameter = **it;
+    MEGATRON_CHECK(parameter.value.dtype() == parameters_.front()->value.dtype(), "dtype of ", parameter.name,
+                   " differs from that of ", parameters_.front()->name);
+    if (!open || has_own_bucket(parameter)) {
+      if (!buckets_.empty()) {
+        close_bucket(end, shards);
+        end = buckets_.back().end;
+      }
+      buckets_.push_back({end, end, {}, {}});
+    }
+    FlatBucket& bucket = buckets_.back();
+    MEGATRON_CHECK(index_.emplace(&parameter, slots_.size()).second, parameter.name, " is listed twice");
+    bucket.slots.push_back(slots_.size());
+    slots_.push_back({*it, end, buckets_.size() - 1});
+    const std::int64_t used = end + parameter.value.numel() - bucket.begin;  // without the gap behind it
+    end = round_up(end + parameter.value.numel(), kSegment);
+    open = !has_own_bucket(parameter) && used < bucket_size;
+  }
+  if (!buckets_.empty()) close_bucket(end, shards);
+}
+
+void FlatLayout::close_bucket(std::int64_t end, int shards) {
+  FlatBucket& bucket = buckets_.back();
+  const std::int64_t share = round_up(ceil_div(end - bucket.begin, shards), kSegment);
+  bucket.end = bucket.begin + share * shards;
+  std::int64_t from = bucket.begin;
+  for (int shard = 1; shard <= shards; ++shard) {
+    const std::int64_t to = shard == shards ? bucket.end : cut_at(bucket, bucket.begin + shard * share);
+    bucket.shard_sizes.push_back(to - from);
+    from = to;
+  }
+}
+
+std::int64_t FlatLayout::cut_at(const FlatBucket& bucket, std::int64_t place) const {
+  for (const std::size_t s : bucket.slots) {
+    const FlatSlot& slot = slots_[s];
+    if (place <= slot.offset || place >= slot.offset + slot.parameter->value.numel()) continue;
+    return slot.offset + segment_begin(slot.parameter->sharding, place - slot.offset);
+  }
+  return place;
+}
+
+const FlatSlot& FlatLayout::slot_of(const nn::Parameter& parameter) const {
+  const auto it = index_.find(&parameter);
+  MEGATRON_CHECK(it != index_.end(), parameter.name, " is not in the flat buffers");
+  return slots_[it->second];
+}
+
+std::vector<ParameterRange> FlatLayout::owned_ranges(int shard) const {
+  std::vector<ParameterRange> ranges;
+  for (nn::Parameter* parameter : parameters_) {
+    const FlatSlot& slot = slot_of(*parameter);
+    const FlatBucket& bucket = buckets_[slot.bucket];
+    const std::int64_t first = bucket.shard_begin(shard);
+    const std::int64_t last = first + bucket.shard_sizes[static_cast<std::size_t>(shard)];
+    const std::int64_t begin = std::clamp<std::int64_t>(first - slot.offset, 0, parameter->value.numel());
+    const std::int64_t end = std::clamp<std::int64_t>(last - slot.offset, 0, parameter->value.numel());
+    if (begin < end) ranges.push_back({parameter, begin, end});
+  }
+  return ranges;
+}
+
+}  // namespace megatron::optim

@@ -1,0 +1,69 @@
+// Where parameters lie in the flat buffers of a rank (gradients; with a distributed optimizer values as well), how the
+// buffers are cut into buckets, and which part of a bucket each data-parallel rank owns.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "nn/parameter.h"
+
+namespace megatron::optim {
+
+struct FlatSlot {
+  nn::Parameter* parameter = nullptr;
+  std::int64_t offset = 0;  // elements, in the buffer; a multiple of kernels::kNormSegment
+  std::size_t bucket = 0;
+};
+
+struct FlatBucket {
+  std::int64_t begin = 0, end = 0;        // elements of the buffer, gaps between parameters included
+  std::vector<std::size_t> slots;         // that lie in it, in buffer order
+  std::vector<std::int64_t> shard_sizes;  // elements that each shard owns; they add up to end − begin
+  std::int64_t shard_begin(int shard) const;
+};
+
+/// A part of one parameter's local tensor, seen flat: elements [begin, end).
+struct ParameterRange {
+  nn::Parameter* parameter = nullptr;
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+  bool whole() const { return begin == 0 && end == parameter->value.numel(); }
+};
+
+/// Parameters lie in reverse order (as backward produces them), each starting at a multiple of kernels::kNormSegment; a
+/// bucket closes when it has `bucket_size` elements. Both uses of a tied embedding table have buckets of their own.
+class FlatLayout {
+ public:
+  /// Of the trainable ones among `parameters` (all alike in dtype, which is checked). `shards` ≥ 1: a bucket is padded
+  /// to a multiple of 64 elements per shard and cut into equal parts, except that no cut divides a segment whose
+  /// squares the norm adds in one go (see segment_begin): such a cut moves down to the segment's begin.
+  FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t bucket_size, int shards);
+
+  /// In forward order.
+  const std::vector<nn::Parameter*>& parameters() const { return parameters_; }
+  const std::vector<FlatSlot>& slots() const { return slots_; }  // in buffer order
+  const std::vector<FlatBucket>& buckets() const { return buckets_; }
+  std::int64_t num_elements() const { return buckets_.empty() ? 0 : buckets_.back().end; }
+  bool holds(const nn::Parameter& parameter) const { return index_.count(&parameter) > 0; }
+  const FlatSlot& slot_of(const nn::Parameter& parameter) const;
+  /// What shard `shard` owns of each parameter, in forward order; empty ranges are left out.
+  std::vector<ParameterRange> owned_ranges(int shard) const;
+
+ private:
+  void close_bucket(std::int64_t end, int shards);
+  std::int64_t cut_at(const FlatBucket& bucket, std::int64_t place) const;
+
+  std::vector<nn::Parameter*> parameters_;
+  std::vector<FlatSlot> slots_;
+  std::vector<FlatBucket> buckets_;
+  std::unordered_map<const nn::Parameter*, std::size_t> index_;  // into slots_
+};
+
+/// Begin of the segment of squares (kernels::kNormSegment elements, counted within each logical row, or within a 1-D
+/// tensor) that holds local element `index` of a shard: the largest begin ≤ index.
+std::int64_t segment_begin(const spec::Sharding& sharding, std::int64_t index);
+
+}  // namespace megatron::optim

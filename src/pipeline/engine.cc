@@ -6,6 +6,8 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -68,40 +70,63 @@ class Engine::Step {
   Step(Engine& engine, std::span<const Instruction> instructions, std::span<const nn::MicroBatch> batches,
        nn::GradSink* sink)
       : engine_(engine),
+        placement_(engine.model_.placement()),
         instructions_(instructions),
         batches_(batches),
         sink_(sink),
-        training_(std::any_of(instructions.begin(), instructions.end(),
+        training_(std::any_of(instructions_.begin(), instructions_.end(),
                               [](const Instruction& i) { return is_backward(i.op); })),
-        weights_apart_(std::any_of(instructions.begin(), instructions.end(),
+        weights_apart_(std::any_of(instructions_.begin(), instructions_.end(),
                                    [](const Instruction& i) { return i.op == Op::backward_weight; })),
-        immediate_(engine.rank_.exec, sink),
-        forward_inbox_{Op::receive_forward, -1, "hidden state", 0, {}},
-        backward_inbox_{Op::receive_backward, 1, "gradient", 0, {}} {}
+        immediate_(engine.rank_.exec, sink) {
+    make_inboxes();
+  }
 
   StepOutput run(std::int64_t iteration);
 
  private:
-  /// The messages from one neighbour, which come in the order of the instructions that take them.
+  /// One micro-batch on one virtual stage.
+  struct Place {
+    int stage;
+    std::int64_t micro_batch;
+    bool operator<(const Place& other) const {
+      return std::tie(stage, micro_batch) < std::tie(other.stage, other.micro_batch);
+    }
+    bool operator==(const Place& other) const = default;
+  };
+  /// A hidden state or a gradient on its way to the place that needs it.
+  struct Message {
+    bool forward;
+    Place to;
+    bool operator<(const Message& other) const { return std::tie(forward, to) < std::tie(other.forward, other.to); }
+    bool operator==(const Message& other) const = default;
+  };
+  /// What one rank sends to this one, in the order in which it sends and this rank receives.
   struct Inbox {
-    Op op;
-    int direction;  // −1: from the stage before, 1: from the next
-    const char* what;
-    std::size_t next_instruction;  // where the search for the next receive to post goes on
-    std::deque<std::pair<std::int64_t, comm::Pending<Tensor>>> posted;  // micro-batch, its message
+    std::vector<Message> expected;
+    std::size_t next = 0;  // the next of them to be posted
+    comm::Pending<Tensor> posted;
   };
 
   void execute(const Instruction& instruction);
-  void post_next(Inbox& inbox);
-  Tensor receive(Inbox& inbox, std::int64_t micro_batch);
-  void send(Tensor tensor, int direction, const char* what, std::int64_t micro_batch);
+  void make_inboxes();
+  int sender_of(const Message& message) const {
+    return placement_.rank_of(message.to.stage + (message.forward ? -1 : 1));
+  }
+  void post_next(int peer, Inbox& inbox);
+  Tensor receive(const Message& message);
+  void send(Tensor tensor, const Message& message);
+  /// Brings a stage's result to the stage that needs it if this rank holds that one too, else keeps it for its send.
+  void hand_over(Tensor tensor, const Message& message);
+  std::string text_of(const Message& message) const;
   void drop_completed_sends();
   void wait_for_sends();
-  void forward(std::int64_t micro_batch);
-  void backward(std::int64_t micro_batch, bool with_weights);
-  void backward_weight(std::int64_t micro_batch);
+  void forward(const Place& place);
+  void backward(const Place& place, bool with_weights);
+  void backward_weight(const Place& place);
+  void count_stash(Op op);
   void take_losses(std::int64_t micro_batch, const Tensor& losses);
-  void check_finite(const Tensor& tensor, const char* what, std::int64_t micro_batch);
+  void check_finite(const Tensor& tensor, const char* what, const Place& place);
   nn::Pass make_pass(std::int64_t micro_batch, nn::WeightGradQueue& queue);
 
   const nn::MicroBatch& batch(std::int64_t micro_batch) const {
@@ -109,42 +134,40 @@ class Engine::Step {
                    batches_.size());
     return batches_[static_cast<std::size_t>(micro_batch)];
   }
-  /// The tensor of `micro_batch`, which leaves the map.
-  template <typename T>
-  static T take(std::map<std::int64_t, T>& from, std::int64_t micro_batch, const char* what) {
-    const auto it = from.find(micro_batch);
-    MEGATRON_CHECK(it != from.end(), "no ", what, " of micro-batch ", micro_batch);
+  /// The value at `key`, which leaves the map.
+  template <typename K, typename T>
+  static T take(std::map<K, T>& from, const K& key, const char* what, const Place& place) {
+    const auto it = from.find(key);
+    MEGATRON_CHECK(it != from.end(), "no ", what, " of micro-batch ", place.micro_batch, " on stage ", place.stage);
     T value = std::move(it->second);
     from.erase(it);
     return value;
   }
-  bool is_first() const { return engine_.rank_.mesh.holds_first_stage(); }
-  bool is_last() const { return engine_.rank_.mesh.holds_last_stage(); }
+  bool is_last(int stage) const { return stage + 1 == placement_.num_stages(); }
 
   Engine& engine_;
+  const spec::StagePlacement placement_;
   std::span<const Instruction> instructions_;
   std::span<const nn::MicroBatch> batches_;
   nn::GradSink* sink_;
   bool training_;
   bool weights_apart_;  // some instruction is a W
   nn::WeightGradQueue immediate_;
-  std::map<std::int64_t, nn::WeightGradQueue> deferred_;  // between I and W
-  Inbox forward_inbox_, backward_inbox_;
+  std::map<Place, nn::WeightGradQueue> deferred_;  // between I and W
+  std::map<int, Inbox> inboxes_;                   // by sender
   std::deque<comm::Pending<Tensor>> sends_;
-  std::map<std::int64_t, Tensor> inputs_, outputs_, d_outputs_, d_inputs_;
-  std::map<std::int64_t, model::StageStash> stashes_;
+  std::map<Message, Tensor> arrived_, leaving_;  // inputs of passes to come; results that wait for their send
+  std::map<Place, model::StageStash> stashes_;
+  std::int64_t live_stashes_ = 0;
   StepOutput output_;
 };
 
 StepOutput Engine::Step::run(std::int64_t iteration) {
   const Clock::time_point start = Clock::now();
   output_.times.instructions.reserve(instructions_.size());
-  post_next(forward_inbox_);
-  post_next(backward_inbox_);
+  for (auto& [peer, inbox] : inboxes_) post_next(peer, inbox);
   for (const Instruction& instruction : instructions_) {
     if (iteration >= 0) engine_.rank_.context.note_progress(to_text(instruction), iteration);
-    MEGATRON_CHECK_EQ(instruction.stage, engine_.rank_.mesh.pp.rank(), to_text(instruction),
-                      ": the stage of this rank");
     const double begin = seconds_since(start);
     Trace* const trace = engine_.rank_.exec.trace();
     const TraceSpan span(trace, SpanKind::phase, op_name(instruction.op), {},
@@ -156,77 +179,96 @@ StepOutput Engine::Step::run(std::int64_t iteration) {
     const TraceSpan span(engine_.rank_.exec.trace(), SpanKind::phase, "complete sends");
     wait_for_sends();
   }
-  MEGATRON_CHECK(stashes_.empty() && deferred_.empty() && outputs_.empty() && d_inputs_.empty(),
+  MEGATRON_CHECK(stashes_.empty() && deferred_.empty() && arrived_.empty() && leaving_.empty(),
                  "a step ended with unfinished micro-batches");
   return std::move(output_);
 }
 
 void Engine::Step::execute(const Instruction& instruction) {
-  const std::int64_t i = instruction.micro_batch;
+  const Place place{instruction.stage, instruction.micro_batch};
   const Clock::time_point start = Clock::now();
   StepTimes& times = output_.times;
   drop_completed_sends();
   switch (instruction.op) {
     case Op::forward:
-      forward(i);
+      forward(place);
       times.forward_seconds += seconds_since(start);
-      return;
+      break;
     case Op::backward:
     case Op::backward_input:
-      backward(i, instruction.op == Op::backward);
+      backward(place, instruction.op == Op::backward);
       times.backward_seconds += seconds_since(start);
-      return;
+      break;
     case Op::backward_weight:
-      backward_weight(i);
+      backward_weight(place);
       times.backward_seconds += seconds_since(start);
-      return;
+      break;
     case Op::send_forward:
-      return send(take(outputs_, i, "output"), 1, forward_inbox_.what, i);
-    case Op::send_backward:
-      return send(take(d_inputs_, i, "input gradient"), -1, backward_inbox_.what, i);
+    case Op::send_backward: {
+      const bool forwards = instruction.op == Op::send_forward;
+      const Message message{forwards, {place.stage + (forwards ? 1 : -1), place.micro_batch}};
+      return send(take(leaving_, message, "result", place), message);
+    }
     case Op::receive_forward:
-      inputs_[i] = receive(forward_inbox_, i);
+    case Op::receive_backward: {
+      const Message message{instruction.op == Op::receive_forward, place};
+      arrived_[message] = receive(message);
       times.exposed_communication_seconds += seconds_since(start);
       return;
-    case Op::receive_backward:
-      d_outputs_[i] = receive(backward_inbox_, i);
-      times.exposed_communication_seconds += seconds_since(start);
-      return;
+    }
+  }
+  count_stash(instruction.op);
+}
+
+/// A stash counts from its F to the end of its B or W.
+void Engine::Step::count_stash(Op op) {
+  if (!training_) return;
+  if (op == Op::forward) output_.peak_chunk_stashes = std::max(output_.peak_chunk_stashes, ++live_stashes_);
+  if (op == Op::backward || op == Op::backward_weight) --live_stashes_;
+}
+
+void Engine::Step::make_inboxes() {
+  for (const Instruction& i : instructions_) {
+    if (!schedule::is_receive(i.op)) continue;
+    const Message message{i.op == Op::receive_forward, {i.stage, i.micro_batch}};
+    const int peer = sender_of(message);
+    MEGATRON_CHECK(peer != engine_.rank_.mesh.pp.rank() && engine_.rank_.mesh.pp.communicator() != nullptr, to_text(i),
+                   " is from a stage on the same rank");
+    inboxes_[peer].expected.push_back(message);
   }
 }
 
-void Engine::Step::post_next(Inbox& inbox) {
-  for (; inbox.next_instruction < instructions_.size(); ++inbox.next_instruction) {
-    const Instruction& instruction = instructions_[inbox.next_instruction];
-    if (instruction.op != inbox.op) continue;
-    ++inbox.next_instruction;
-    const mesh::Group& pp = engine_.rank_.mesh.pp;
-    MEGATRON_CHECK(pp.communicator() != nullptr, to_text(instruction), " in a pipeline of one stage");
-    const std::int64_t i = instruction.micro_batch;
-    const std::vector<nn::Parameter*>& parameters = engine_.stage_.parameters();
-    const DType dtype = parameters.empty() ? engine_.options_.hidden_dtype : parameters.front()->value.dtype();
-    const Shape shape{batch(i).shard_end - batch(i).shard_begin, engine_.run_.model.hidden_size};
-    Tensor into = engine_.rank_.exec.empty(shape, dtype, MemoryKind::communication);
-    inbox.posted.emplace_back(i, pp.communicator()->receive(std::move(into), pp.rank() + inbox.direction,
-                                                            str_cat(inbox.what, " of micro-batch ", i)));
-    return;
-  }
+std::string Engine::Step::text_of(const Message& message) const {
+  return str_cat(message.forward ? "hidden state" : "gradient", " of micro-batch ", message.to.micro_batch,
+                 placement_.num_chunks > 1 ? str_cat(" for stage ", message.to.stage) : "");
 }
 
-Tensor Engine::Step::receive(Inbox& inbox, std::int64_t micro_batch) {
-  MEGATRON_CHECK(!inbox.posted.empty() && inbox.posted.front().first == micro_batch, inbox.what, " of micro-batch ",
-                 micro_batch, " was not posted");
-  comm::Pending<Tensor> pending = std::move(inbox.posted.front().second);
-  inbox.posted.pop_front();
-  post_next(inbox);
+void Engine::Step::post_next(int peer, Inbox& inbox) {
+  if (inbox.next == inbox.expected.size()) return;
+  const Message& message = inbox.expected[inbox.next++];
+  const nn::MicroBatch& micro = batch(message.to.micro_batch);
+  const Shape shape{micro.shard_end - micro.shard_begin, engine_.run_.model.hidden_size};
+  Tensor into = engine_.rank_.exec.empty(shape, engine_.options_.hidden_dtype, MemoryKind::communication);
+  inbox.posted = engine_.rank_.mesh.pp.communicator()->receive(std::move(into), peer, text_of(message));
+}
+
+Tensor Engine::Step::receive(const Message& message) {
+  const int peer = sender_of(message);
+  Inbox& inbox = inboxes_.at(peer);
+  MEGATRON_CHECK(inbox.next > 0 && inbox.expected[inbox.next - 1] == message, text_of(message), " was not posted");
+  comm::Pending<Tensor> pending = std::move(inbox.posted);
+  post_next(peer, inbox);
   return pending.wait();
 }
 
-void Engine::Step::send(Tensor tensor, int direction, const char* what, std::int64_t micro_batch) {
+void Engine::Step::send(Tensor tensor, const Message& message) {
   const mesh::Group& pp = engine_.rank_.mesh.pp;
-  MEGATRON_CHECK(pp.communicator() != nullptr, "a send in a pipeline of one stage");
-  sends_.push_back(pp.communicator()->send(std::move(tensor), pp.rank() + direction,
-                                           str_cat(what, " of micro-batch ", micro_batch)));
+  MEGATRON_CHECK(pp.communicator() != nullptr, "a send in a pipeline of one rank");
+  sends_.push_back(pp.communicator()->send(std::move(tensor), placement_.rank_of(message.to.stage), text_of(message)));
+}
+
+void Engine::Step::hand_over(Tensor tensor, const Message& message) {
+  (engine_.model_.holds(message.to.stage) ? arrived_ : leaving_)[message] = std::move(tensor);
 }
 
 void Engine::Step::drop_completed_sends() {
@@ -261,21 +303,19 @@ nn::Pass Engine::Step::make_pass(std::int64_t micro_batch, nn::WeightGradQueue& 
   return pass;
 }
 
-void Engine::Step::forward(std::int64_t micro_batch) {
+void Engine::Step::forward(const Place& place) {
   Tensor input;
-  if (!is_first()) input = take(inputs_, micro_batch, "input");
-  nn::Pass pass = make_pass(micro_batch, immediate_);
+  if (place.stage > 0) input = take(arrived_, Message{true, place}, "input", place);
+  nn::Pass pass = make_pass(place.micro_batch, immediate_);
   model::StageStash stash;
-  Tensor result = engine_.stage_.forward(pass, input, stash);
+  Tensor result = engine_.model_.stage(place.stage).forward(pass, input, stash);
   input.reset();
   if (training_)
-    MEGATRON_CHECK(stashes_.emplace(micro_batch, std::move(stash)).second, "micro-batch ", micro_batch, " runs twice");
-  if (is_last()) {
-    take_losses(micro_batch, result);
-  } else {
-    check_finite(result, "output", micro_batch);
-    outputs_[micro_batch] = std::move(result);
-  }
+    MEGATRON_CHECK(stashes_.emplace(place, std::move(stash)).second, "micro-batch ", place.micro_batch,
+                   " runs twice on stage ", place.stage);
+  if (is_last(place.stage)) return take_losses(place.micro_batch, result);
+  check_finite(result, "output", place);
+  hand_over(std::move(result), {true, {place.stage + 1, place.micro_batch}});
 }
 
 void Engine::Step::take_losses(std::int64_t micro_batch, const Tensor& losses) {
@@ -290,37 +330,38 @@ void Engine::Step::take_losses(std::int64_t micro_batch, const Tensor& losses) {
     output_.first_bad_tensor = str_cat("loss of micro-batch ", micro_batch);
 }
 
-void Engine::Step::check_finite(const Tensor& tensor, const char* what, std::int64_t micro_batch) {
+void Engine::Step::check_finite(const Tensor& tensor, const char* what, const Place& place) {
   if (!engine_.options_.check_for_nan || !output_.first_bad_tensor.empty()) return;
   if (kernels::all_finite(engine_.rank_.exec, tensor.flat())) return;
-  output_.first_bad_tensor =
-      str_cat(what, " of stage ", engine_.rank_.mesh.pp.rank(), " for micro-batch ", micro_batch);
+  output_.first_bad_tensor = str_cat(what, " of stage ", place.stage, " for micro-batch ", place.micro_batch);
 }
 
-void Engine::Step::backward(std::int64_t micro_batch, bool with_weights) {
+void Engine::Step::backward(const Place& place, bool with_weights) {
   nn::WeightGradQueue* queue = &immediate_;
   if (!with_weights) {
-    queue = &deferred_.try_emplace(micro_batch, engine_.rank_.exec, sink_).first->second;
+    queue = &deferred_.try_emplace(place, engine_.rank_.exec, sink_).first->second;
     queue->set_deferred(true);
   }
-  nn::Pass pass = make_pass(micro_batch, *queue);
+  nn::Pass pass = make_pass(place.micro_batch, *queue);
   Tensor d_output;
-  if (!is_last()) d_output = take(d_outputs_, micro_batch, "gradient");
-  Tensor d_input = engine_.stage_.backward(pass, std::move(d_output), take(stashes_, micro_batch, "stash"));
-  if (is_first()) return;
-  check_finite(d_input, "input gradient", micro_batch);
-  d_inputs_[micro_batch] = std::move(d_input);
+  if (!is_last(place.stage)) d_output = take(arrived_, Message{false, place}, "gradient", place);
+  Tensor d_input =
+      engine_.model_.stage(place.stage).backward(pass, std::move(d_output), take(stashes_, place, "stash", place));
+  if (place.stage == 0) return;
+  check_finite(d_input, "input gradient", place);
+  hand_over(std::move(d_input), {false, {place.stage - 1, place.micro_batch}});
 }
 
-void Engine::Step::backward_weight(std::int64_t micro_batch) {
-  const auto it = deferred_.find(micro_batch);
-  MEGATRON_CHECK(it != deferred_.end(), "W of micro-batch ", micro_batch, " without its I");
+void Engine::Step::backward_weight(const Place& place) {
+  const auto it = deferred_.find(place);
+  MEGATRON_CHECK(it != deferred_.end(), "W of micro-batch ", place.micro_batch, " on stage ", place.stage,
+                 " without its I");
   it->second.drain();
   deferred_.erase(it);
 }
 
-Engine::Engine(mesh::Rank& rank, model::Stage& stage, const spec::RunSpec& run, EngineOptions options)
-    : rank_(rank), stage_(stage), run_(run), options_(options) {}
+Engine::Engine(mesh::Rank& rank, model::Model& model, const spec::RunSpec& run, EngineOptions options)
+    : rank_(rank), model_(model), run_(run), options_(options) {}
 
 StepOutput Engine::run_step(std::span<const Instruction> instructions, std::span<const nn::MicroBatch> batches,
                             nn::GradSink* sink, std::int64_t iteration) {

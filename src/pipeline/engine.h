@@ -1,4 +1,4 @@
-// Runs the instruction list of this rank's stage for one step: one loop, one switch.
+// Runs the instruction list of this rank for one step: one loop, one switch.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/exact_sum.h"
-#include "model/stage.h"
+#include "model/model.h"
 #include "nn/hooks.h"
 #include "schedule/instruction.h"
 
@@ -33,6 +33,8 @@ struct StepOutput {
   ExactSum mask_sum;
   std::int64_t trained_tokens = 0;
   StepTimes times;
+  /// Most stashes of one micro-batch on one virtual stage that were alive at one time: from F to the end of B or W.
+  std::int64_t peak_chunk_stashes = 0;
   /// First non-finite tensor met on this rank (loss, a stage's output or input gradient), empty if none: "loss of
   /// micro-batch 3", "output of stage 1 for micro-batch 2", "input gradient of stage 1 for micro-batch 0".
   std::string first_bad_tensor;
@@ -42,21 +44,23 @@ struct EngineOptions {
   std::uint64_t seed = 1234;
   bool check_for_nan = true;
   double loss_scale = 1.0;
-  /// Of the hidden state between stages; used only by a stage without parameters, which cannot tell by itself.
+  /// Of the hidden state between stages.
   DType hidden_dtype = DType::float32;
 };
 
-/// Receives are posted one ahead in each direction, from the start of the step on; sends never wait; a stash is freed
-/// by its backward pass; all sends have completed when a step ends. On meta tensors the same happens without values.
+/// From each rank that sends to this one, one receive is posted ahead, from the start of the step on, in the order of
+/// the list (schedule::insert_communication makes it the order of the sender's sends). Sends never wait; a stage hands
+/// over to the next on the same rank without a message; a stash is freed by its backward pass; all sends have completed
+/// when a step ends. On meta tensors the same happens without values.
 class Engine {
  public:
-  Engine(mesh::Rank& rank, model::Stage& stage, const spec::RunSpec& run, EngineOptions options);
+  Engine(mesh::Rank& rank, model::Model& model, const spec::RunSpec& run, EngineOptions options);
 
-  /// Executes `instructions` (with communication already inserted). batches[i].index == i. `sink` may be null in
-  /// evaluation. Instructions without any backward run as evaluation: nothing is stashed, no dropout. A non-finite
-  /// tensor does not end the step: all stages run to its end and the caller decides (StepOutput::first_bad_tensor).
-  /// `iteration` ≥ 0: each instruction is told to the rank's context ("2F0") with that number. Collective over pp and
-  /// tp.
+  /// Executes `instructions`, this rank's list of a valid program (communication inserted) of the model's placement.
+  /// batches[i].index == i. `sink` may be null in evaluation. Instructions without any backward run as evaluation:
+  /// nothing is stashed, no dropout. A non-finite tensor does not end the step: all stages run to its end and the
+  /// caller decides (StepOutput::first_bad_tensor). `iteration` ≥ 0: each instruction is told to the rank's context
+  /// ("2F0") with that number. Collective over pp and tp.
   StepOutput run_step(std::span<const schedule::Instruction> instructions, std::span<const nn::MicroBatch> batches,
                       nn::GradSink* sink, std::int64_t iteration = -1);
   /// See nn::Pass::observe_hidden; kept for all later steps.
@@ -70,7 +74,7 @@ class Engine {
   class Step;
 
   mesh::Rank& rank_;
-  model::Stage& stage_;
+  model::Model& model_;
   const spec::RunSpec& run_;
   EngineOptions options_;
   nn::ParameterGate* parameter_gate_ = nullptr;

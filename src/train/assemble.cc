@@ -93,7 +93,7 @@ RankParts::RankParts(comm::RankContext& context, const spec::RunSpec& run, Use u
     parameter_buffer_ = std::make_unique<optim::ParameterBuffer>(*rank_, grad_buffer_->layout(), run.parallel.overlap);
   optimizer_ = std::make_unique<optim::Optimizer>(*rank_, model_->parameters(), run.optimizer);
   optimizer_->count_zeros = run.log.log_num_zeros_in_grad;
-  engine_ = std::make_unique<pipeline::Engine>(*rank_, model_->chunk(0), run,
+  engine_ = std::make_unique<pipeline::Engine>(*rank_, *model_, run,
                                                pipeline::EngineOptions{run.numerics.seed, run.log.check_for_nan, 1.0});
   engine_->set_parameter_gate(parameter_buffer_.get());
 }

@@ -129,37 +129,42 @@ float tree(const std::vector<float>& v) {
   }
 }
 
-/// Ranks finish their gradients in different orders; buckets still go out in one order and sums have the tree's bits.
+/// Ranks finish their gradients in different orders; buckets still go out in one order and sums have the tree's bits,
+/// on every rank or, with shards, where they are owned.
+void expect_tree_sums(int dp, const GradBufferOptions& options) {
+  const auto value = [](int r, std::size_t p, std::int64_t e) {
+    return made_value(r * 1000 + static_cast<std::int64_t>(p) * 100 + e);
+  };
+  const auto on_rank = [&](mesh::Rank& rank) {
+    const Made made = matrices(rank.exec, 5, 70);
+    GradBuffer buffer(rank, made.all, options);
+    EXPECT_EQ(buffer.layout().buckets().size(), 5U);
+    for (int step = 0; step < 3; ++step) {
+      buffer.start_step(1);
+      for (std::size_t k = 0; k < made.all.size(); ++k) {
+        const std::size_t p = (k + static_cast<std::size_t>(rank.mesh.rank + step)) % made.all.size();
+        for (std::int64_t e = 0; e < 70; ++e) made.all[p]->main_grad.data<float>()[e] = value(rank.mesh.rank, p, e);
+        buffer.grad_ready(*made.all[p]);
+      }
+      buffer.finish_step();
+      for (const ParameterRange& range : buffer.owned()) {
+        const auto at = std::find(made.all.begin(), made.all.end(), range.parameter);
+        for (std::int64_t e = range.begin; e < range.end; ++e) {
+          std::vector<float> parts;
+          for (int r = 0; r < dp; ++r) parts.push_back(value(r, static_cast<std::size_t>(at - made.all.begin()), e));
+          ASSERT_EQ(range.parameter->main_grad.data<float>()[e], tree(parts)) << "element " << e;
+        }
+      }
+    }
+  };
+  run_mesh(make_parallel(1, 1, dp), on_rank, 1, /*perturb_seed=*/7);
+}
+
 TEST(GradBuffer, DataParallelSums) {
-  for (const int dp : {2, 3, 4}) {
-    run_mesh(
-        make_parallel(1, 1, dp),
-        [dp](mesh::Rank& rank) {
-          const Made made = matrices(rank.exec, 5, 70);
-          GradBuffer buffer(rank, made.all, {.bucket_size = 64});
-          EXPECT_EQ(buffer.layout().buckets().size(), 5U);
-          const auto value = [](int r, std::size_t p, std::int64_t e) {
-            return made_value(r * 1000 + static_cast<std::int64_t>(p) * 100 + e);
-          };
-          for (int step = 0; step < 3; ++step) {
-            buffer.start_step(1);
-            for (std::size_t k = 0; k < made.all.size(); ++k) {
-              const std::size_t p = (k + static_cast<std::size_t>(rank.mesh.rank + step)) % made.all.size();
-              for (std::int64_t e = 0; e < 70; ++e)
-                made.all[p]->main_grad.data<float>()[e] += value(rank.mesh.rank, p, e);
-              buffer.grad_ready(*made.all[p]);
-            }
-            buffer.finish_step();
-            for (std::size_t p = 0; p < made.all.size(); ++p)
-              for (std::int64_t e = 0; e < 70; ++e) {
-                std::vector<float> parts;
-                for (int r = 0; r < dp; ++r) parts.push_back(value(r, p, e));
-                ASSERT_EQ(made.all[p]->main_grad.data<float>()[e], tree(parts)) << "element " << e;
-              }
-          }
-        },
-        1, /*perturb_seed=*/7);
-  }
+  for (const int dp : {2, 3, 4})
+    for (const bool sharded : {false, true})
+      for (const bool overlap : {false, true})
+        expect_tree_sums(dp, {.bucket_size = 64, .sharded = sharded, .overlap = overlap});
 }
 
 TEST(GradBuffer, TensorParallelSums) {

@@ -50,18 +50,22 @@ ToyResult run_toy(const schedule::Program& program, std::int64_t m, std::uint64_
   std::mutex mutex;
   const auto batches = toy_batches(m);
   const spec::RunSpec run = toy_run();
+  spec::ParallelSpec parallel = make_parallel(1, program.placement.num_ranks);
+  parallel.virtual_chunks = program.placement.num_chunks;
+  parallel.placement_kind = program.placement.kind;
   run_mesh(
-      make_parallel(1, static_cast<int>(program.lists.size())),
+      parallel,
       [&](mesh::Rank& rank) {
-        ToyStage stage(rank, kLayers);
-        Engine engine(rank, stage, run, {});
+        ToyModel toy(rank, kLayers);
+        Engine engine(rank, toy.model, run, {});
         const auto& list = program.lists[static_cast<std::size_t>(rank.mesh.pp.rank())];
         StepOutput output = engine.run_step(list, batches, nullptr);
-        EXPECT_EQ(stage.num_stashes(), 0);
-        EXPECT_EQ(stage.most_stashes, schedule::max_live_stashes(list));
+        for (int chunk = 0; chunk < toy.model.num_chunks(); ++chunk) EXPECT_EQ(toy.toy(chunk).num_stashes(), 0);
+        EXPECT_EQ(output.peak_chunk_stashes, schedule::max_live_stashes(list));
         EXPECT_EQ(std::ssize(output.times.instructions), std::ssize(list));
         const std::lock_guard<std::mutex> lock(mutex);
-        for (const nn::Parameter* p : stage.parameters()) result.gradients[p->name] = testing::to_doubles(p->main_grad);
+        for (const nn::Parameter* p : toy.model.parameters())
+          result.gradients[p->name] = testing::to_doubles(p->main_grad);
         if (rank.mesh.holds_last_stage()) result.last = output;
       },
       1, perturb_seed);
@@ -92,6 +96,18 @@ ToyResult toy_oracle(std::int64_t m) {
   return result;
 }
 
+/// Every kind of schedule for `ranks` ranks, and Megatron-LM's interleaving where it exists for `m` micro-batches.
+std::vector<schedule::Program> programs_of(int ranks, std::int64_t m) {
+  std::vector<schedule::Program> programs = {schedule::one_f_one_b(ranks, m), schedule::gpipe({ranks}, m),
+                                             schedule::gpipe({ranks, 3}, m),  schedule::zb_h1(ranks, m),
+                                             schedule::zb_h2(ranks, m),       schedule::zb_v(ranks, m)};
+  for (const int chunks : {2, 3})
+    for (std::int64_t group = ranks; group <= m && ranks > 1; ++group)
+      if (schedule::interleaving_problem(ranks, m, group).empty())
+        programs.push_back(schedule::interleaved(ranks, chunks, m, group));
+  return programs;
+}
+
 TEST(Engine, EveryPipelineGivesTheBitsOfOneStage) {
   for (std::int64_t m = 1; m <= 6; ++m) {
     const ToyResult oracle = toy_oracle(m);
@@ -103,8 +119,9 @@ TEST(Engine, EveryPipelineGivesTheBitsOfOneStage) {
     for (const auto& [name, values] : oracle.gradients)
       EXPECT_LT(testing::relative_max_error(one.gradients.at(name), values), 1e-5) << name;
     for (int stages = 1; stages <= 5; ++stages)
-      for (const auto& compute : {schedule::one_f_one_b(stages, m), schedule::gpipe({stages}, m)}) {
-        SCOPED_TRACE(str_cat(stages, " stages, ", m, " micro-batches"));
+      for (const schedule::Program& compute : programs_of(stages, m)) {
+        SCOPED_TRACE(str_cat(stages, " ranks of ", compute.placement.num_chunks, " stages, ", m, " micro-batches, ",
+                             to_text(compute.lists.back().back())));
         const ToyResult many = run_toy(schedule::insert_communication(compute), m, /*perturb_seed=*/3);
         EXPECT_EQ(many.gradients, one.gradients);
         EXPECT_EQ(many.last.loss_sum.value(), one.last.loss_sum.value());
@@ -120,8 +137,9 @@ TEST(Engine, EvaluationKeepsNothing) {
   const spec::RunSpec run = toy_run();
   const double expected = run_toy(schedule::insert_communication(schedule::gpipe({1}, 3)), 3).last.loss_sum.value();
   run_mesh(make_parallel(1, 3), [&](mesh::Rank& rank) {
-    ToyStage stage(rank, kLayers);
-    Engine engine(rank, stage, run, {});
+    ToyModel toy(rank, kLayers);
+    ToyStage& stage = toy.stage;
+    Engine engine(rank, toy.model, run, {});
     const auto program = schedule::insert_communication(schedule::forward_only({3}, 3));
     const StepOutput output =
         engine.run_step(program.lists[static_cast<std::size_t>(rank.mesh.pp.rank())], batches, nullptr);
@@ -139,14 +157,15 @@ StepOutput losses_of_one_stage(const std::vector<std::vector<float>>& losses,
   StepOutput output;
   const spec::RunSpec run = toy_run();
   run_mesh(make_parallel(1), [&](mesh::Rank& rank) {
-    ToyStage stage(rank, 1);
+    ToyModel toy(rank, 1);
+    ToyStage& stage = toy.stage;
     stage.spoil_output = [&](std::int64_t i, Tensor& tensor) {
       std::copy(losses[static_cast<std::size_t>(i)].begin(), losses[static_cast<std::size_t>(i)].end(),
                 tensor.data<float>());
     };
     auto batches = toy_batches(std::ssize(losses), std::ssize(losses[0]));
     for (std::size_t i = 0; i < batches.size(); ++i) batches[i].loss_mask = masks[i];
-    Engine engine(rank, stage, run, options);
+    Engine engine(rank, toy.model, run, options);
     output = engine.run_step(schedule::one_f_one_b(1, std::ssize(losses)).lists[0], batches, nullptr);
   });
   return output;
@@ -189,9 +208,10 @@ TEST(Engine, BadTensorsOfStagesAreNamed) {
   };
   for (const bool forward : {true, false}) {
     run_mesh(make_parallel(1, 3), [&](mesh::Rank& rank) {
-      ToyStage stage(rank, kLayers);
+      ToyModel toy(rank, kLayers);
+      ToyStage& stage = toy.stage;
       if (rank.mesh.pp.rank() == 1) (forward ? stage.spoil_output : stage.spoil_gradient) = spoil_at(2);
-      Engine engine(rank, stage, run, {});
+      Engine engine(rank, toy.model, run, {});
       const auto program = schedule::insert_communication(schedule::one_f_one_b(3, 4));
       const StepOutput output =
           engine.run_step(program.lists[static_cast<std::size_t>(rank.mesh.pp.rank())], batches, nullptr);
@@ -233,8 +253,8 @@ TEST(Engine, TellsWhatItDoes) {
   testing::run_ranks(2, [&](comm::RankContext& context) {
     RecordingContext recording(context);
     testing::with_rank(recording, make_parallel(1, 2), Device::cpu, 1, [&](mesh::Rank& rank) {
-      ToyStage stage(rank, kLayers);
-      Engine engine(rank, stage, run, {});
+      ToyModel toy(rank, kLayers);
+      Engine engine(rank, toy.model, run, {});
       const auto list =
           schedule::training_program(make_parallel(1, 2), 2).lists[static_cast<std::size_t>(rank.mesh.rank)];
       const StepOutput output = engine.run_step(list, batches, nullptr, 5);
@@ -260,11 +280,12 @@ TEST(Engine, LossScaleSeedsBackward) {
   const auto batches = toy_batches(1);
   const spec::RunSpec run = toy_run();
   run_mesh(make_parallel(1), [&](mesh::Rank& rank) {
-    ToyStage plain(rank, kLayers), scaled(rank, kLayers);
+    ToyModel plain_model(rank, kLayers), scaled_model(rank, kLayers);
+    ToyStage &plain = plain_model.stage, &scaled = scaled_model.stage;
     EngineOptions options;
-    Engine(rank, plain, run, options).run_step(schedule::gpipe({1}, 1).lists[0], batches, nullptr);
+    Engine(rank, plain_model.model, run, options).run_step(schedule::gpipe({1}, 1).lists[0], batches, nullptr);
     options.loss_scale = 8.0;
-    Engine(rank, scaled, run, options).run_step(schedule::gpipe({1}, 1).lists[0], batches, nullptr);
+    Engine(rank, scaled_model.model, run, options).run_step(schedule::gpipe({1}, 1).lists[0], batches, nullptr);
     for (std::size_t p = 0; p < plain.parameters().size(); ++p)
       for (std::int64_t h = 0; h < ToyStage::kHidden; ++h)
         EXPECT_EQ(scaled.parameters()[p]->main_grad.data<float>()[h],
@@ -276,8 +297,8 @@ TEST(Engine, ObserversSeeEachMicroBatch) {
   const auto batches = toy_batches(3);
   const spec::RunSpec run = toy_run();
   run_mesh(make_parallel(1, 2), [&](mesh::Rank& rank) {
-    ToyStage stage(rank, kLayers);
-    Engine engine(rank, stage, run, {});
+    ToyModel toy(rank, kLayers);
+    Engine engine(rank, toy.model, run, {});
     std::vector<std::int64_t> seen;
     engine.set_loss_observer([&](std::int64_t i, const Tensor& losses) {
       EXPECT_EQ(losses.numel(), batches[0].num_tokens);
@@ -292,8 +313,8 @@ TEST(Engine, ObserversSeeEachMicroBatch) {
 TEST(Engine, WrongListsAndBatchesAreErrors) {
   const spec::RunSpec run = toy_run();
   run_mesh(make_parallel(1), [&](mesh::Rank& rank) {
-    ToyStage stage(rank, kLayers);
-    Engine engine(rank, stage, run, {});
+    ToyModel toy(rank, kLayers);
+    Engine engine(rank, toy.model, run, {});
     const auto refused = [&](const std::vector<Instruction>& list, const std::vector<nn::MicroBatch>& batches) {
       EXPECT_THROW(engine.run_step(list, batches, nullptr), Error);
     };
@@ -320,8 +341,8 @@ TEST(Engine, RunsOnMeta) {
         batches[static_cast<std::size_t>(i)].index = i;
         nn::set_token_shard(batches[static_cast<std::size_t>(i)], 0, 1);
       }
-      ToyStage stage(rank, kLayers);
-      Engine engine(rank, stage, run, {});
+      ToyModel toy(rank, kLayers);
+      Engine engine(rank, toy.model, run, {});
       const auto list =
           schedule::training_program(make_parallel(1, 4), kMicroBatches).lists[static_cast<std::size_t>(r)];
       const StepOutput output = engine.run_step(list, batches, nullptr);

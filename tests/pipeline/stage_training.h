@@ -115,14 +115,13 @@ inline TrainingResult train(const TrainingCase& c) {
   std::mutex mutex;
   const spec::RunSpec run = testing::make_run(c.model, c.parallel, 8);
   const auto on_rank = [&](mesh::Rank& rank) {
-    const auto built = model::build_model(rank, run, c.dtype);
-    model::Stage* const stage = &built->chunk(0);
-    model::initialize_parameters(rank, stage->parameters(), 1234);
-    optim::GradBuffer buffer(rank, stage->parameters(), {.bucket_size = 300});
-    optim::Optimizer optimizer(rank, stage->parameters(), c.optimizer);
+    const auto model = model::build_model(rank, run, c.dtype);
+    model::initialize_parameters(rank, model->parameters(), 1234);
+    optim::GradBuffer buffer(rank, model->parameters(), {.bucket_size = 300});
+    optim::Optimizer optimizer(rank, model->parameters(), c.optimizer);
     EngineOptions options;
     options.hidden_dtype = c.dtype;
-    Engine engine(rank, *stage, run, options);
+    Engine engine(rank, *model, run, options);
     const std::int64_t m = c.global_batch / (c.micro_batch * rank.mesh.dp.size());
     const auto list = program_of(c, m).lists[static_cast<std::size_t>(rank.mesh.pp.rank())];
     for (std::int64_t step = 0; step < c.steps; ++step) {
@@ -136,10 +135,13 @@ inline TrainingResult train(const TrainingCase& c) {
       result.losses.push_back(output.loss_sum.value() / output.mask_sum.value());
       result.grad_norms.push_back(update.grad_norm);
     }
-    if (rank.mesh.dp.rank() == 0) gatherer.add_values(*stage);
+    if (rank.mesh.dp.rank() == 0) {
+      for (const nn::Parameter* p : model->parameters())
+        if (!p->tied_use) gatherer.add_values(*p);
+    }
     const std::lock_guard<std::mutex> lock(mutex);
     if (rank.mesh.dp.rank() != 0 || rank.mesh.tp.rank() != 0) return;
-    for (const nn::Parameter* p : stage->parameters()) {
+    for (const nn::Parameter* p : model->parameters()) {
       if (p->shared_embedding) result.table = testing::to_doubles(p->value);
       if (p->tied_use) result.head = testing::to_doubles(p->value);
     }

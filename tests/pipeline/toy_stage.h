@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "model/stage.h"
+#include "model/model.h"
 #include "spec/sharding.h"
 
 namespace megatron::pipeline {
@@ -22,8 +22,9 @@ class ToyStage : public model::Stage {
 
   static float weight(std::int64_t layer, std::int64_t h) { return static_cast<float>((5 * layer + h) % 7 - 3) / 4.0F; }
 
-  ToyStage(mesh::Rank& rank, std::int64_t num_layers) : rank_(rank) {
-    const std::int64_t stages = rank.mesh.pp.size(), stage = rank.mesh.pp.rank();
+  ToyStage(mesh::Rank& rank, std::int64_t num_layers, int stage)
+      : rank_(rank), stage_(stage), num_stages_(rank.mesh.placement.num_stages()) {
+    const std::int64_t stages = num_stages_;
     first_layer_ = num_layers * stage / stages;
     num_layers_ = num_layers * (stage + 1) / stages - first_layer_;
     for (std::int64_t l = first_layer_; l < first_layer_ + num_layers_; ++l) {
@@ -107,8 +108,8 @@ class ToyStage : public model::Stage {
   const std::vector<nn::Parameter*>& parameters() override { return parameters_; }
   std::int64_t first_layer() const override { return first_layer_; }
   std::int64_t num_layers() const override { return num_layers_; }
-  bool has_embedding() const { return rank_.mesh.holds_first_stage(); }
-  bool has_head() const { return rank_.mesh.holds_last_stage(); }
+  bool has_embedding() const { return stage_ == 0; }
+  bool has_head() const { return stage_ + 1 == num_stages_; }
 
   std::int64_t num_stashes() const { return std::ssize(stashes_); }
   std::int64_t most_stashes = 0;
@@ -118,10 +119,30 @@ class ToyStage : public model::Stage {
 
  private:
   mesh::Rank& rank_;
+  int stage_, num_stages_;
   std::int64_t first_layer_ = 0, num_layers_ = 0;
   std::vector<std::unique_ptr<nn::Parameter>> owner_;
   std::vector<nn::Parameter*> parameters_;
   std::map<std::int64_t, std::vector<Tensor>> stashes_;
+};
+
+/// The toy stages of one rank.
+struct ToyModel {
+  ToyModel(mesh::Rank& rank, std::int64_t num_layers)
+      : model(rank.mesh.placement, rank.mesh.pp.rank(), make_chunks(rank, num_layers)), stage(toy(0)) {}
+  ToyStage& toy(int chunk) { return static_cast<ToyStage&>(model.chunk(chunk)); }
+
+  model::Model model;
+  ToyStage& stage;  // of chunk 0
+
+ private:
+  static std::vector<std::unique_ptr<model::Stage>> make_chunks(mesh::Rank& rank, std::int64_t num_layers) {
+    std::vector<std::unique_ptr<model::Stage>> chunks;
+    for (int chunk = 0; chunk < rank.mesh.placement.num_chunks; ++chunk)
+      chunks.push_back(
+          std::make_unique<ToyStage>(rank, num_layers, rank.mesh.placement.stage_of(rank.mesh.pp.rank(), chunk)));
+    return chunks;
+  }
 };
 
 }  // namespace megatron::pipeline

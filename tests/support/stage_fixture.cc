@@ -20,7 +20,7 @@ spec::RunSpec make_run(spec::ModelSpec model, const spec::ParallelSpec& parallel
   spec::RunSpec run;
   run.model = model;
   run.parallel = parallel;
-  const std::int64_t stages = parallel.pipeline_parallel;
+  const std::int64_t stages = parallel.placement().num_stages();
   for (std::int64_t s = 0; s < stages; ++s)
     run.parallel.layers_per_stage.push_back(model.num_layers / stages + (s < model.num_layers % stages ? 1 : 0));
   return run;

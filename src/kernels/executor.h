@@ -14,9 +14,10 @@ namespace megatron::kernels {
 
 /// Work done by kernels, counted in the front doors, the same on meta and on real tensors.
 struct WorkCounters {
-  std::int64_t matmul_flops = 0;     // 2·m·n·k of matrix products
-  std::int64_t attention_flops = 0;  // 2·visible pairs·(D + E) per query head forward, twice that backward
-  std::int64_t bytes_moved = 0;      // compulsory reads and writes of the other kernels
+  std::int64_t matmul_flops = 0;      // 2·m·n·k of matrix products
+  std::int64_t attention_flops = 0;   // 2·visible pairs·(D + E) per query head forward, twice that backward
+  std::int64_t bytes_moved = 0;       // compulsory reads and writes of the other kernels
+  std::int64_t recomputed_flops = 0;  // of both kinds above, how many backward spent on repeating forward
 };
 
 class Executor {

@@ -61,8 +61,8 @@ std::unique_ptr<Model> build_model(mesh::Rank& rank, const spec::RunSpec& run, D
     layout.first = stage == 0;
     layout.last = stage == mesh.placement.num_stages() - 1;
     local_layers += layout.num_layers;
-    auto built =
-        std::make_unique<TransformerStage>(setup, run.model, layout, run.optimizer.apply_wd_to_qk_layernorm, table);
+    auto built = std::make_unique<TransformerStage>(setup, run.model, layout, run.optimizer.apply_wd_to_qk_layernorm,
+                                                    run.recompute, table);
     if (layout.first) table = built->shared_table();
     chunks.push_back(std::move(built));
   }

@@ -12,6 +12,7 @@ StageStash& StageStash::operator=(StageStash&&) noexcept = default;
 void StageStash::visit(const std::function<void(const char* name, const Tensor&)>& f) const {
   if (contents == nullptr) return;
   for (const TransformerBlock::Stash& block : contents->blocks) block.visit(f);
+  for (const Tensor& input : contents->group_inputs) f("input of recomputed layers", input);
   if (!contents->has_head) return;
   contents->final_layernorm.visit(f);
   contents->head.visit(f);

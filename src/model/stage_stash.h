@@ -10,7 +10,8 @@
 namespace megatron::model {
 
 struct StageStash::Contents {
-  std::vector<TransformerBlock::Stash> blocks;
+  std::vector<TransformerBlock::Stash> blocks;  // empty ones where a layer is recomputed as a whole
+  std::vector<Tensor> group_inputs;             // of each group of recomputed layers; a flat part if distributed
   bool has_head = false;
   nn::Norm::Stash final_layernorm;
   nn::LanguageModelHead::Stash head;

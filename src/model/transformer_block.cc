@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/elementwise.h"
+#include "nn/recompute.h"
 
 namespace megatron::model {
 namespace {
@@ -15,8 +16,9 @@ nn::Initializer xavier(std::int64_t rows, std::int64_t cols) {
 
 nn::SelfAttentionOptions attention_options(const spec::ModelSpec& model, const Initializers& initializers,
                                            std::int64_t layer, std::int64_t local_layer, bool decay_head_norms,
-                                           std::shared_ptr<const nn::RopeTable> rope) {
+                                           std::shared_ptr<const nn::RopeTable> rope, bool recompute_core) {
   nn::SelfAttentionOptions options;
+  options.recompute_core = recompute_core;
   options.qkv_init = initializers.qkv;
   options.proj_init = initializers.proj;
   options.dropout = model.attention_dropout;
@@ -51,16 +53,18 @@ Initializers make_initializers(const spec::ModelSpec& model) {
 TransformerBlock::TransformerBlock(const nn::LayerSetup& setup, const spec::ModelSpec& model,
                                    const spec::BlockShape& shape, const Initializers& initializers, std::int64_t layer,
                                    std::int64_t local_layer, bool decay_head_norms,
-                                   std::shared_ptr<const nn::RopeTable> rope)
+                                   std::shared_ptr<const nn::RopeTable> rope, const spec::RecomputeModules& recompute)
     : layer_(layer),
       dtype_(setup.dtype),
       hidden_dropout_(model.hidden_dropout),
+      recompute_norms_(recompute.layernorm),
       input_layernorm_(setup, str_cat("decoder.layers.", layer, ".input_layernorm"), shape.norm),
       self_attention_(setup, str_cat("decoder.layers.", layer, ".self_attention"), shape.attention,
-                      attention_options(model, initializers, layer, local_layer, decay_head_norms, std::move(rope))),
+                      attention_options(model, initializers, layer, local_layer, decay_head_norms, std::move(rope),
+                                        recompute.core_attn)),
       pre_mlp_layernorm_(setup, str_cat("decoder.layers.", layer, ".pre_mlp_layernorm"), shape.norm),
       mlp_(setup, str_cat("decoder.layers.", layer, ".mlp"), shape.mlp,
-           {model.activation, initializers.fc1, initializers.fc2}) {}
+           {model.activation, initializers.fc1, initializers.fc2, recompute.mlp}) {}
 
 kernels::DropoutSpec TransformerBlock::dropout(const nn::Pass& pass, int place) const {
   if (!pass.training() || hidden_dropout_ == 0.0) return {};
@@ -88,19 +92,33 @@ Tensor TransformerBlock::branch_gradient(nn::Pass& pass, const Tensor& dy_TH, in
   return masked;
 }
 
+Tensor TransformerBlock::repeat_norm(nn::Pass& pass, nn::Norm& norm, const nn::Norm::Stash& stash) {
+  const nn::RecomputeScope scope(pass.exec);
+  nn::Pass quiet = nn::with_stash(pass, false);
+  nn::Norm::Stash unused;
+  return nn::stashed(norm.forward(quiet, stash.x_TH, unused));
+}
+
 Tensor TransformerBlock::forward(nn::Pass& pass, const Tensor& x_TH, Stash& stash) {
   Tensor branch =
       self_attention_.forward(pass, input_layernorm_.forward(pass, x_TH, stash.input_layernorm), stash.self_attention);
   const Tensor middle = add_residual(pass, std::move(branch), self_attention_.output_bias(), x_TH, 0);
   branch = mlp_.forward(pass, pre_mlp_layernorm_.forward(pass, middle, stash.pre_mlp_layernorm), stash.mlp);
+  if (recompute_norms_) {
+    stash.self_attention.linear_qkv.x_TI.reset();
+    stash.mlp.linear_fc1.x_TI.reset();
+  }
   return add_residual(pass, std::move(branch), mlp_.output_bias(), middle, 1);
 }
 
 Tensor TransformerBlock::backward(nn::Pass& pass, Tensor dy_TH, Stash&& stash) {
+  if (recompute_norms_) stash.mlp.linear_fc1.x_TI = repeat_norm(pass, pre_mlp_layernorm_, stash.pre_mlp_layernorm);
   Tensor branch = mlp_.backward(pass, branch_gradient(pass, dy_TH, 1), std::move(stash.mlp));
   Tensor d_middle = pre_mlp_layernorm_.backward(pass, std::move(branch), std::move(stash.pre_mlp_layernorm));
   kernels::add_in_place(pass.exec, dy_TH, d_middle);
   dy_TH.reset();
+  if (recompute_norms_)
+    stash.self_attention.linear_qkv.x_TI = repeat_norm(pass, input_layernorm_, stash.input_layernorm);
   branch = self_attention_.backward(pass, branch_gradient(pass, d_middle, 0), std::move(stash.self_attention));
   Tensor dx = input_layernorm_.backward(pass, std::move(branch), std::move(stash.input_layernorm));
   kernels::add_in_place(pass.exec, d_middle, dx);

@@ -8,6 +8,7 @@
 #include "nn/mlp.h"
 #include "nn/norm.h"
 #include "spec/block_shape.h"
+#include "spec/recompute_spec.h"
 
 namespace megatron::model {
 
@@ -37,7 +38,8 @@ class TransformerBlock {
   /// `layer`: global, 0-based; `local_layer`: within the stage.
   TransformerBlock(const nn::LayerSetup& setup, const spec::ModelSpec& model, const spec::BlockShape& shape,
                    const Initializers& initializers, std::int64_t layer, std::int64_t local_layer,
-                   bool decay_head_norms, std::shared_ptr<const nn::RopeTable> rope);
+                   bool decay_head_norms, std::shared_ptr<const nn::RopeTable> rope,
+                   const spec::RecomputeModules& recompute);
 
   /// [T, H] → a new tensor of the same shape; with keep_stash x's memory is kept and must not change until backward.
   Tensor forward(nn::Pass& pass, const Tensor& x_TH, Stash& stash);
@@ -51,10 +53,13 @@ class TransformerBlock {
   kernels::DropoutSpec dropout(const nn::Pass& pass, int place) const;
   Tensor add_residual(nn::Pass& pass, Tensor branch_TH, ConstTensorView bias, const Tensor& residual_TH, int place);
   Tensor branch_gradient(nn::Pass& pass, const Tensor& dy_TH, int place);
+  /// The output of a norm from what it keeps, for the linear layer that did not keep it.
+  Tensor repeat_norm(nn::Pass& pass, nn::Norm& norm, const nn::Norm::Stash& stash);
 
   std::int64_t layer_;
   DType dtype_;  // of the branches
   double hidden_dropout_;
+  bool recompute_norms_;
   nn::Norm input_layernorm_;
   nn::SelfAttention self_attention_;
   nn::Norm pre_mlp_layernorm_;

@@ -2,8 +2,10 @@
 
 #include <utility>
 
+#include "kernels/elementwise.h"
 #include "mesh/mappings.h"
 #include "model/stage_stash.h"
+#include "nn/recompute.h"
 
 namespace megatron::model {
 namespace {
@@ -17,8 +19,12 @@ void observe(const nn::Pass& pass, std::int64_t layer, const Tensor& hidden) {
 }  // namespace
 
 TransformerStage::TransformerStage(const nn::LayerSetup& setup, const spec::ModelSpec& model, const StageLayout& layout,
-                                   bool decay_head_norms, nn::Parameter* table)
-    : setup_(setup), layout_(layout) {
+                                   bool decay_head_norms, const spec::RecomputeSpec& recompute, nn::Parameter* table)
+    : setup_(setup),
+      layout_(layout),
+      hidden_size_(model.hidden_size),
+      distribute_saved_(recompute.distribute_saved_activations && !setup.tp.trivial()),
+      groups_(recompute.groups(layout.num_layers)) {
   const Initializers init = make_initializers(model);
   const spec::TensorLayout cut = tensor_layout(setup);
   if (layout.first) {
@@ -33,7 +39,7 @@ TransformerStage::TransformerStage(const nn::LayerSetup& setup, const spec::Mode
   for (std::int64_t i = 0; i < layout.num_layers; ++i) {
     blocks_.push_back(std::make_unique<TransformerBlock>(setup, model, spec::block_shape(model, cut), init,
                                                          layout.first_layer + i, layout.first_local_layer + i,
-                                                         decay_head_norms, rope));
+                                                         decay_head_norms, rope, recompute.active_modules()));
     blocks_.back()->collect(block_units_.emplace_back());
   }
   if (layout.last) {
@@ -52,6 +58,51 @@ nn::Parameter* TransformerStage::shared_table() {
                                                                                   : nullptr;
 }
 
+Tensor TransformerStage::save_input(nn::Pass& pass, const Tensor& hidden_TH) {
+  if (!distribute_saved_) return nn::stashed(hidden_TH);
+  // A copy of this rank's part, so that the whole can go.
+  const std::int64_t rank = setup_.tp.rank(), size = setup_.tp.size(), all = hidden_TH.numel();
+  const Tensor part = hidden_TH.flat().slice(0, all * rank / size, all * (rank + 1) / size);
+  Tensor saved = pass.exec.empty(part.shape(), part.dtype(), MemoryKind::stash);
+  kernels::copy(pass.exec, part, saved);
+  return saved;
+}
+
+Tensor TransformerStage::restore_input(nn::Pass& pass, Tensor saved) {
+  if (!distribute_saved_) return saved;
+  const std::int64_t size = setup_.tp.size();
+  const Shape shape{pass.batch.shard_end - pass.batch.shard_begin, hidden_size_};
+  std::vector<std::int64_t> parts;
+  for (std::int64_t r = 0; r < size; ++r) parts.push_back(shape.numel() * (r + 1) / size - shape.numel() * r / size);
+  Tensor whole = pass.exec.empty({shape.numel()}, saved.dtype());
+  return setup_.tp.communicator()
+      ->all_gather(std::move(saved), parts, std::move(whole), "input of recomputed layers")
+      .wait()
+      .reshape(shape);
+}
+
+Tensor TransformerStage::forward_layers(nn::Pass& pass, Tensor hidden, std::int64_t first, std::int64_t end,
+                                        std::vector<TransformerBlock::Stash>& stashes) {
+  for (std::int64_t i = first; i < end; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    const nn::ParameterUse use(pass.parameter_gate, block_units_[at]);
+    TransformerBlock::Stash unused;
+    hidden = blocks_[at]->forward(pass, hidden, pass.keep_stash ? stashes[at] : unused);
+    observe(pass, layout_.first_layer + i + 1, hidden);
+  }
+  return hidden;
+}
+
+Tensor TransformerStage::backward_layers(nn::Pass& pass, Tensor d_hidden, std::int64_t first, std::int64_t end,
+                                         std::vector<TransformerBlock::Stash>& stashes) {
+  for (std::int64_t i = end; i-- > first;) {
+    const auto at = static_cast<std::size_t>(i);
+    const nn::ParameterUse use(pass.parameter_gate, block_units_[at]);
+    d_hidden = blocks_[at]->backward(pass, std::move(d_hidden), std::move(stashes[at]));
+  }
+  return d_hidden;
+}
+
 Tensor TransformerStage::forward_body(nn::Pass& pass, const Tensor& input, StageStash::Contents& stash) {
   Tensor hidden = input;
   if (layout_.first) {
@@ -61,13 +112,16 @@ Tensor TransformerStage::forward_body(nn::Pass& pass, const Tensor& input, Stage
   MEGATRON_CHECK_EQ(hidden.size(0), pass.batch.shard_end - pass.batch.shard_begin, "rows of the stage's input");
   if (layout_.first_layer == 0) observe(pass, 0, hidden);
   stash.blocks.resize(pass.keep_stash ? blocks_.size() : 0);
-  for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    const nn::ParameterUse use(pass.parameter_gate, block_units_[i]);
-    TransformerBlock::Stash unused;
-    hidden = blocks_[i]->forward(pass, hidden, pass.keep_stash ? stash.blocks[i] : unused);
-    observe(pass, layout_.first_layer + static_cast<std::int64_t>(i) + 1, hidden);
+  std::int64_t done = 0;
+  if (pass.keep_stash) {
+    nn::Pass quiet = nn::with_stash(pass, false);
+    for (const spec::RecomputeGroup& group : groups_) {
+      stash.group_inputs.push_back(save_input(pass, hidden));
+      done = group.first + group.count;
+      hidden = forward_layers(quiet, std::move(hidden), group.first, done, stash.blocks);
+    }
   }
-  return hidden;
+  return forward_layers(pass, std::move(hidden), done, layout_.num_layers, stash.blocks);
 }
 
 Tensor TransformerStage::forward(nn::Pass& pass, const Tensor& input, StageStash& stash) {
@@ -93,9 +147,17 @@ Tensor TransformerStage::backward(nn::Pass& pass, Tensor d_output, StageStash&& 
     d_hidden = head_->backward(pass, std::move(contents.head));
     d_hidden = final_layernorm_->backward(pass, std::move(d_hidden), std::move(contents.final_layernorm));
   }
-  for (std::size_t i = blocks_.size(); i-- > 0;) {
-    const nn::ParameterUse use(pass.parameter_gate, block_units_[i]);
-    d_hidden = blocks_[i]->backward(pass, std::move(d_hidden), std::move(contents.blocks[i]));
+  const std::int64_t recomputed = groups_.empty() ? 0 : groups_.back().first + groups_.back().count;
+  d_hidden = backward_layers(pass, std::move(d_hidden), recomputed, layout_.num_layers, contents.blocks);
+  for (std::size_t g = groups_.size(); g-- > 0;) {
+    const std::int64_t first = groups_[g].first, end = first + groups_[g].count;
+    {
+      const nn::RecomputeScope scope(pass.exec);
+      nn::Pass again = nn::with_stash(pass, true);
+      again.observe_hidden = nullptr;
+      forward_layers(again, restore_input(pass, std::move(contents.group_inputs[g])), first, end, contents.blocks);
+    }
+    d_hidden = backward_layers(pass, std::move(d_hidden), first, end, contents.blocks);
   }
   stash.contents.reset();
   if (!layout_.first) return d_hidden;

@@ -23,7 +23,7 @@ class TransformerStage final : public Stage {
   /// `decay_head_norms`: --apply-wd-to-qk-layernorm. `model` is complete. `table`: that of the first stage if a chunk
   /// of this rank before this one is that stage and the head is tied to it; else null.
   TransformerStage(const nn::LayerSetup& setup, const spec::ModelSpec& model, const StageLayout& layout,
-                   bool decay_head_norms, nn::Parameter* table = nullptr);
+                   bool decay_head_norms, const spec::RecomputeSpec& recompute, nn::Parameter* table);
 
   Tensor forward(nn::Pass& pass, const Tensor& input, StageStash& stash) override;
   Tensor backward(nn::Pass& pass, Tensor d_output, StageStash&& stash) override;
@@ -40,8 +40,20 @@ class TransformerStage final : public Stage {
   /// Embedding (or input) and blocks.
   Tensor forward_body(nn::Pass& pass, const Tensor& input, StageStash::Contents& stash);
 
+  /// Layers [first, end) with a stash each or, in evaluation, without.
+  Tensor forward_layers(nn::Pass& pass, Tensor hidden, std::int64_t first, std::int64_t end,
+                        std::vector<TransformerBlock::Stash>& stashes);
+  Tensor backward_layers(nn::Pass& pass, Tensor d_hidden, std::int64_t first, std::int64_t end,
+                         std::vector<TransformerBlock::Stash>& stashes);
+  /// Keeps the input of a group of recomputed layers, and gives it back.
+  Tensor save_input(nn::Pass& pass, const Tensor& hidden_TH);
+  Tensor restore_input(nn::Pass& pass, Tensor saved);
+
   nn::LayerSetup setup_;
   StageLayout layout_;
+  std::int64_t hidden_size_;
+  bool distribute_saved_;
+  std::vector<spec::RecomputeGroup> groups_;  // of layers that backward computes again
   std::optional<nn::Embedding> embedding_;
   std::vector<std::unique_ptr<TransformerBlock>> blocks_;
   std::optional<nn::Norm> final_layernorm_;

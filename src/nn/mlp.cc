@@ -1,5 +1,7 @@
 #include "nn/mlp.h"
 
+#include "nn/recompute.h"
+
 namespace megatron::nn {
 namespace {
 
@@ -29,26 +31,40 @@ spec::Sharding fc1_sharding(const LayerSetup& setup, const spec::MlpShape& shape
 Mlp::Mlp(const LayerSetup& setup, const std::string& name, const spec::MlpShape& shape, const MlpOptions& options)
     : setup_(setup),
       shape_(shape),
+      recompute_(options.recompute),
       activation_(kernel_kind(options.activation)),
       linear_fc1_(setup, name + ".linear_fc1", shape.linear_fc1(), fc1_sharding(setup, shape, 2),
                   fc1_sharding(setup, shape, 1), options.fc1_init),
       linear_fc2_(setup, name + ".linear_fc2", shape.linear_fc2(), options.fc2_init) {}
 
+Tensor Mlp::activate(Pass& pass, const Tensor& h_TF, bool keep) {
+  // Without backward the plain activation needs no second tensor.
+  const bool in_place = !keep && !shape_.gated;
+  Tensor a = in_place ? h_TF : pass.exec.empty({h_TF.size(0), shape_.linear_fc2().local_in}, setup_.dtype);
+  if (shape_.gated)
+    kernels::gated_activation_forward(pass.exec, activation_, h_TF, a);
+  else
+    kernels::activation_forward(pass.exec, activation_, h_TF, a);
+  return a;
+}
+
 Tensor Mlp::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
   Tensor h = linear_fc1_.forward(pass, x_TH, stash.linear_fc1);
-  // Without backward the plain activation needs no second tensor.
-  const bool in_place = !pass.keep_stash && !shape_.gated;
-  Tensor a = in_place ? h : pass.exec.empty({h.size(0), shape_.linear_fc2().local_in}, setup_.dtype);
-  if (shape_.gated)
-    kernels::gated_activation_forward(pass.exec, activation_, h, a);
-  else
-    kernels::activation_forward(pass.exec, activation_, h, a);
-  if (pass.keep_stash) stash.h_TF = stashed(std::move(h));
+  const bool keep = pass.keep_stash && !recompute_;
+  const Tensor a = activate(pass, h, keep);
+  if (keep) stash.h_TF = stashed(std::move(h));
   h = Tensor();
-  return linear_fc2_.forward(pass, a, stash.linear_fc2);
+  Pass output_pass = with_stash(pass, keep);
+  return linear_fc2_.forward(output_pass, a, stash.linear_fc2);
 }
 
 Tensor Mlp::backward(Pass& pass, Tensor dy_TH, Stash&& stash) {
+  if (recompute_) {
+    const RecomputeScope scope(pass.exec);
+    const Tensor x = stash.linear_fc1.x_TI;
+    stash.h_TF = stashed(linear_fc1_.forward(pass, x, stash.linear_fc1));
+    stash.linear_fc2.x_TI = stashed(activate(pass, stash.h_TF, /*keep=*/true));
+  }
   Tensor da = linear_fc2_.backward(pass, std::move(dy_TH), std::move(stash.linear_fc2));
   Tensor h = std::move(stash.h_TF);
   Tensor dh;

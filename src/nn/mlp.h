@@ -12,6 +12,7 @@ namespace megatron::nn {
 struct MlpOptions {
   spec::Activation activation = spec::Activation::gelu_tanh;
   Initializer fc1_init, fc2_init;
+  bool recompute = false;  // keep the input alone; backward repeats linear_fc1 and the activation
 };
 
 class Mlp {
@@ -41,8 +42,12 @@ class Mlp {
   void collect(std::vector<Parameter*>& out);
 
  private:
+  /// The activation's output for `h`; `keep`: h is still needed.
+  Tensor activate(Pass& pass, const Tensor& h_TF, bool keep);
+
   LayerSetup setup_;
   spec::MlpShape shape_;
+  bool recompute_;
   kernels::ActivationKind activation_;
   ColumnParallelLinear linear_fc1_;
   RowParallelLinear linear_fc2_;

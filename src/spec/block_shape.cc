@@ -88,10 +88,14 @@ std::int64_t MlpShape::stash(std::int64_t tokens) const {
 std::int64_t BlockShape::forward_matmul_flops(std::int64_t tokens) const {
   return attention.linear_flops(tokens) + mlp.linear_flops(tokens);
 }
-std::int64_t BlockShape::stash(std::int64_t tokens) const {
+std::int64_t BlockShape::stash(std::int64_t tokens, const RecomputeModules& recompute) const {
   const std::int64_t rows = layout.token_rows(tokens);
   // Twice: the residual stream (input of the norm), the norm's output (input of the linear layer), statistics.
-  return 2 * (2 * rows * norm.width + norm.statistics(rows)) + attention.stash(tokens) + mlp.stash(tokens);
+  std::int64_t elements = 2 * (rows * norm.width + norm.statistics(rows)) + attention.stash(tokens);
+  if (!recompute.layernorm) elements += 2 * rows * norm.width;
+  if (!recompute.mlp) elements += mlp.stash(tokens);
+  if (recompute.core_attn) elements -= tokens * (attention.local_heads() + attention.local_width());
+  return elements;
 }
 Traffic BlockShape::forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
   const std::int64_t bytes = tokens * norm.width * element_bytes;
@@ -159,6 +163,16 @@ HeadShape head_shape(const ModelSpec& model, TensorLayout layout) {
   return {model.hidden_size, model.vocab_size, model.padded_vocab_size, layout};
 }
 
+namespace {
+
+std::int64_t grouped_layers(const StageShape& shape) {
+  std::int64_t count = 0;
+  for (const RecomputeGroup& group : shape.recompute.groups(shape.layers)) count += group.count;
+  return count;
+}
+
+}  // namespace
+
 std::int64_t StageShape::parameters() const {
   std::int64_t count = layers * block.parameters();
   if (has_embedding) count += embedding.parameters();
@@ -168,13 +182,26 @@ std::int64_t StageShape::parameters() const {
 std::int64_t StageShape::forward_matmul_flops(std::int64_t tokens) const {
   return layers * block.forward_matmul_flops(tokens) + (has_head ? head.forward_matmul_flops(tokens) : 0);
 }
+std::int64_t StageShape::recomputed_matmul_flops(std::int64_t tokens) const {
+  std::int64_t flops = grouped_layers(*this) * block.forward_matmul_flops(tokens);
+  if (recompute.active_modules().mlp) flops += layers * block.mlp.linear_fc1().forward_flops(tokens);
+  return flops;
+}
+std::int64_t StageShape::recomputed_attentions() const {
+  return grouped_layers(*this) + (recompute.active_modules().core_attn ? layers : 0);
+}
 std::int64_t StageShape::stash(std::int64_t tokens) const {
-  std::int64_t elements = layers * block.stash(tokens);
-  if (has_head) {
-    const std::int64_t rows = block.layout.token_rows(tokens);
-    elements += rows * final_norm.width + final_norm.statistics(rows) + head.stash(tokens);
-  }
+  const std::int64_t rows = block.layout.token_rows(tokens);
+  const std::int64_t input = rows * block.norm.width / (recompute.distribute_saved_activations ? block.layout.size : 1);
+  std::int64_t elements = static_cast<std::int64_t>(recompute.groups(layers).size()) * input;
+  elements += (layers - grouped_layers(*this)) * block.stash(tokens, recompute.active_modules());
+  if (has_head) elements += rows * final_norm.width + final_norm.statistics(rows) + head.stash(tokens);
   return elements;
+}
+std::int64_t StageShape::recompute_peak(std::int64_t tokens) const {
+  std::int64_t most = 0;
+  for (const RecomputeGroup& group : recompute.groups(layers)) most = std::max(most, group.count);
+  return most * block.stash(tokens);
 }
 Traffic StageShape::forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
   Traffic sum;
@@ -185,12 +212,21 @@ Traffic StageShape::forward_traffic(std::int64_t tokens, std::int64_t element_by
 }
 Traffic StageShape::backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
   Traffic sum;
-  for (std::int64_t i = 0; i < layers; ++i) sum += block.backward_traffic(tokens, element_bytes);
+  const std::int64_t bytes = tokens * block.norm.width * element_bytes;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    sum += block.backward_traffic(tokens, element_bytes);
+    if (recompute.active_modules().mlp) sum += into_column(block.layout, bytes);
+  }
+  for (const RecomputeGroup& group : recompute.groups(layers)) {
+    for (std::int64_t i = 0; i < group.count; ++i) sum += block.forward_traffic(tokens, element_bytes);
+    if (recompute.distribute_saved_activations) sum += all_gather_traffic(bytes, block.layout.size);
+  }
   if (has_embedding) sum += embedding.backward_traffic(tokens, element_bytes);
   return sum;
 }
 
-StageShape stage_shape(const ModelSpec& model, TensorLayout layout, std::int64_t layers, bool first, bool last) {
+StageShape stage_shape(const ModelSpec& model, TensorLayout layout, std::int64_t layers, bool first, bool last,
+                       const RecomputeSpec& recompute) {
   StageShape shape;
   shape.block = block_shape(model, layout);
   shape.embedding = embedding_shape(model, layout);
@@ -200,6 +236,7 @@ StageShape stage_shape(const ModelSpec& model, TensorLayout layout, std::int64_t
   shape.has_embedding = first;
   shape.has_head = last;
   shape.head_shares_memory = first && last && model.tied();
+  shape.recompute = recompute;
   return shape;
 }
 

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "spec/model_spec.h"
+#include "spec/recompute_spec.h"
 
 namespace megatron::spec {
 
@@ -109,8 +110,8 @@ struct BlockShape {
   std::int64_t parameters() const { return 2 * norm.parameters() + attention.parameters() + mlp.parameters(); }
   std::int64_t forward_matmul_flops(std::int64_t tokens) const;
   std::int64_t backward_matmul_flops(std::int64_t tokens) const { return 2 * forward_matmul_flops(tokens); }
-  /// Elements kept between forward and backward.
-  std::int64_t stash(std::int64_t tokens) const;
+  /// Elements kept between forward and backward, without what is recomputed.
+  std::int64_t stash(std::int64_t tokens, const RecomputeModules& recompute = {}) const;
   Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
   Traffic backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
 };
@@ -164,14 +165,25 @@ struct StageShape {
   bool has_embedding = false, has_head = false;
   /// The head uses the memory of the embedding table on the same stage.
   bool head_shares_memory = false;
+  RecomputeSpec recompute;
 
   std::int64_t parameters() const;  // elements held
   std::int64_t forward_matmul_flops(std::int64_t tokens) const;
-  std::int64_t backward_matmul_flops(std::int64_t tokens) const { return layers * block.backward_matmul_flops(tokens); }
+  std::int64_t backward_matmul_flops(std::int64_t tokens) const {
+    return layers * block.backward_matmul_flops(tokens) + recomputed_matmul_flops(tokens);
+  }
+  /// Of backward, for what it computes again.
+  std::int64_t recomputed_matmul_flops(std::int64_t tokens) const;
+  /// How many layers' attention backward computes again.
+  std::int64_t recomputed_attentions() const;
+  /// Elements kept between forward and backward.
   std::int64_t stash(std::int64_t tokens) const;
+  /// Elements that backward of one micro-batch holds above its stash while it repeats a group of layers.
+  std::int64_t recompute_peak(std::int64_t tokens) const;
   Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
   Traffic backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
 };
-StageShape stage_shape(const ModelSpec& model, TensorLayout layout, std::int64_t layers, bool first, bool last);
+StageShape stage_shape(const ModelSpec& model, TensorLayout layout, std::int64_t layers, bool first, bool last,
+                       const RecomputeSpec& recompute = {});
 
 }  // namespace megatron::spec

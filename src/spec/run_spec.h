@@ -9,6 +9,7 @@
 #include "spec/model_spec.h"
 #include "spec/optimizer_spec.h"
 #include "spec/parallel_spec.h"
+#include "spec/recompute_spec.h"
 
 namespace megatron::spec {
 
@@ -89,6 +90,7 @@ struct FaultSpec {
 struct RunSpec {
   ModelSpec model;
   ParallelSpec parallel;
+  RecomputeSpec recompute;
   OptimizerSpec optimizer;
   BatchSpec batch;
   DataSpec data;

@@ -186,14 +186,17 @@ void expect_formulas(const Counted& counted, const Scenario& scenario, const mes
   const bool first = mesh.holds_first_stage(), last = mesh.holds_last_stage();
   const spec::StageShape shape =
       spec::stage_shape(run.model, {run.parallel.tensor_parallel, run.parallel.sequence_parallel},
-                        run.parallel.layers_per_stage[static_cast<std::size_t>(mesh.pp.rank())], first, last);
+                        run.parallel.layers_per_stage[static_cast<std::size_t>(mesh.pp.rank())], first, last,
+                        run.recompute);
   const std::int64_t tokens = scenario.tokens;
   EXPECT_EQ(counted.parameters, shape.parameters());
   EXPECT_EQ(counted.forward.matmul_flops, shape.forward_matmul_flops(tokens));
   EXPECT_EQ(counted.both.matmul_flops, shape.forward_matmul_flops(tokens) + shape.backward_matmul_flops(tokens));
   const std::int64_t core = shape.layers * shape.block.attention.core_flops(scenario.lengths);
   EXPECT_EQ(counted.forward.attention_flops, core);
-  EXPECT_EQ(counted.both.attention_flops, 3 * core);
+  const std::int64_t again = shape.recomputed_attentions() * shape.block.attention.core_flops(scenario.lengths);
+  EXPECT_EQ(counted.both.attention_flops, 3 * core + again);
+  EXPECT_EQ(counted.both.recomputed_flops, shape.recomputed_matmul_flops(tokens) + again);
   EXPECT_EQ(counted.stash_bytes, 4 * shape.stash(tokens));
   EXPECT_EQ(counted.live_stash_bytes, counted.stash_bytes) << "the memory table and the visitor";
   EXPECT_EQ(counted.forward_traffic, shape.forward_traffic(tokens, 4));
@@ -204,7 +207,7 @@ void expect_formulas(const Counted& counted, const Scenario& scenario, const mes
 
 std::string describe(std::uint64_t seed, const Scenario& s, int rank) {
   const spec::ParallelSpec& p = s.run.parallel;
-  return str_cat("scenario ", seed, ": tp ", p.tensor_parallel, ", pp ", p.pipeline_parallel, ", dp ", p.data_parallel,
+  return str_cat("scenario ", seed, ": recompute ", static_cast<int>(s.run.recompute.granularity), ", tp ", p.tensor_parallel, ", pp ", p.pipeline_parallel, ", dp ", p.data_parallel,
                  ", sequence parallel ", p.sequence_parallel, ", groups ", s.run.model.num_query_groups, ", rank ",
                  rank);
 }

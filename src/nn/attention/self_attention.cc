@@ -5,6 +5,7 @@
 #include "kernels/attention.h"
 #include "kernels/elementwise.h"
 #include "kernels/rope.h"
+#include "nn/recompute.h"
 
 namespace megatron::nn {
 namespace {
@@ -128,10 +129,22 @@ Tensor SelfAttention::forward(Pass& pass, const Tensor& x_TH, Stash& stash) {
       stash.q_TND = stashed(std::move(q));
       stash.k_TGD = stashed(std::move(k));
     }
-    stash.lse_TN = stashed(std::move(lse));
+    if (!options_.recompute_core) stash.lse_TN = stashed(std::move(lse));
   }
   qkv = Tensor();
-  return linear_proj_.forward(pass, o, stash.linear_proj);
+  Pass output_pass = with_stash(pass, pass.keep_stash && !options_.recompute_core);
+  return linear_proj_.forward(output_pass, o, stash.linear_proj);
+}
+
+void SelfAttention::repeat_core(Pass& pass, Stash& stash) {
+  const RecomputeScope scope(pass.exec);
+  Heads heads = heads_of(stash.qkv_TR);
+  if (shape_.qk_norm) {
+    heads.k = split_heads(stash.k_TGD, heads.q.size());
+    heads.q = split_heads(stash.q_TND, heads.q.size());
+  }
+  stash.linear_proj.x_TI = stashed(core_forward(pass, heads, stash.lse_TN));
+  stash.lse_TN.set_kind(MemoryKind::stash);
 }
 
 namespace {
@@ -239,6 +252,7 @@ Tensor SelfAttention::core_backward(Pass& pass, const Tensor& o_TW, const Tensor
 }
 
 Tensor SelfAttention::backward(Pass& pass, Tensor dy_TH, Stash&& stash) {
+  if (options_.recompute_core) repeat_core(pass, stash);
   const Tensor o = stash.linear_proj.x_TI;
   Tensor d_o = linear_proj_.backward(pass, std::move(dy_TH), std::move(stash.linear_proj));
   Tensor d_qkv = core_backward(pass, o, d_o, stash);

@@ -32,6 +32,7 @@ struct SelfAttentionOptions {
   std::int64_t local_layer = 0;           // within the stage: index into the KV cache
   bool decay_head_norms = false;          // --apply-wd-to-qk-layernorm
   std::shared_ptr<const RopeTable> rope;  // null: no rotary embedding
+  bool recompute_core = false;            // do not keep attention's output: backward repeats attention
 };
 
 class SelfAttention {
@@ -76,6 +77,8 @@ class SelfAttention {
   /// Where queries, keys and values lie in a mixed tensor.
   Heads heads_of(TensorView qkv_TR) const;
   void rotate(Pass& pass, Heads& heads, bool inverse);
+  /// Attention's output and log-sum-exp from the stashed queries, keys and values.
+  void repeat_core(Pass& pass, Stash& stash);
   Tensor core_forward(Pass& pass, const Heads& heads, Tensor& lse_TN);
   Tensor cached_forward(Pass& pass, const Heads& heads);
   Tensor core_backward(Pass& pass, const Tensor& o_TW, const Tensor& do_TW, Stash& stash);

@@ -60,6 +60,16 @@ void derive_sizes(Draft& d) {
                                          : spec::ParamsDType::float32;
 }
 
+void derive_recompute(Draft& d) {
+  spec::RecomputeSpec& r = d.run.recompute;
+  if (d.switches.recompute_activations && r.granularity == spec::RecomputeGranularity::none)
+    r.granularity = spec::RecomputeGranularity::selective;
+  if (r.granularity != spec::RecomputeGranularity::selective) return;
+  const std::vector<std::string>& names = d.switches.recompute_modules;
+  const auto named = [&](std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); };
+  r.modules = {names.empty() || named("core_attn"), named("layernorm"), named("mlp")};
+}
+
 /// Counts of larger models would leave 64 bits.
 constexpr double kMostParameters = 1e17;
 
@@ -148,9 +158,7 @@ void derive_split(Draft& d, Derived& out) {
       for (const auto& range : rank) counts.push_back(range.count);
     }
     const std::size_t chunks = ranges.front().size();
-    p.layers_per_stage.clear();
-    for (std::size_t chunk = 0; chunk < chunks; ++chunk)
-      for (const auto& rank : ranges) p.layers_per_stage.push_back(rank[chunk].count);
+    p.layers_per_stage = spec::layers_per_stage(ranges);
     p.virtual_chunks = static_cast<int>(chunks);
     if (chunks > 1) d.described.virtual_pipeline_size = static_cast<std::int64_t>(chunks);
   } catch (const ConfigError& error) {
@@ -223,6 +231,7 @@ Derived derive(Draft& d, std::optional<int> launcher_world_size) {
   Derived out;
   derive_activation(d, out);
   derive_sizes(d);
+  derive_recompute(d);
   derive_world(d, out, launcher_world_size);
   derive_vocabulary(d, out);
   out.too_large = is_too_large(d);

@@ -35,6 +35,8 @@ struct Switches {
   std::vector<std::string> rampup_batch_size;  // three whole numbers
   std::optional<std::string> step_batch_size_schedule;
   std::string dataloader_type;
+  bool recompute_activations = false;
+  std::vector<std::string> recompute_modules;
 };
 
 struct Draft {

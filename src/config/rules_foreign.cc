@@ -27,17 +27,6 @@ void fused_loss(RuleContext& c) {
   if (c.given("--fp16-lm-cross-entropy") && !c.switches().fp16) c.error({"--fp16-lm-cross-entropy"}, "needs --fp16");
 }
 
-void recompute(RuleContext& c) {
-  const std::string granularity = c.word("--recompute-granularity");
-  if (granularity == "full" && !c.given("--recompute-method"))
-    c.error({"--recompute-granularity"}, "full needs --recompute-method uniform or block");
-  if (granularity == "selective" && c.given("--recompute-method"))
-    c.error({"--recompute-granularity", "--recompute-method"}, "selective takes no method");
-  if (c.given("--distribute-saved-activations") && (granularity != "full" || c.run().parallel.tensor_parallel == 1))
-    c.error({"--distribute-saved-activations"},
-            "needs --recompute-granularity full and a tensor parallel size above 1");
-}
-
 void families(RuleContext& c) {
   for (std::string_view name : {"--decoder-num-layers", "--decoder-seq-length"})
     if (c.given(name)) c.error({name}, "belongs to a t5 model, not a decoder-only Transformer");
@@ -50,8 +39,11 @@ void formats(RuleContext& c) {
 }  // namespace
 
 std::vector<Rule> foreign_rules() {
-  return {{"determinism", determinism}, {"overlap", overlap},   {"fused loss", fused_loss},
-          {"recompute", recompute},     {"families", families}, {"formats", formats}};
+  return {{"determinism", determinism},
+          {"overlap", overlap},
+          {"fused loss", fused_loss},
+          {"families", families},
+          {"formats", formats}};
 }
 
 }  // namespace megatron::config

@@ -111,6 +111,13 @@ Ranges split_layers(const LayerSplit& s) {
   return split_automatically(s);
 }
 
+std::vector<std::int64_t> layers_per_stage(const Ranges& ranges) {
+  std::vector<std::int64_t> layers;
+  for (std::size_t chunk = 0; chunk < ranges.front().size(); ++chunk)
+    for (const auto& rank : ranges) layers.push_back(rank[chunk].count);
+  return layers;
+}
+
 std::vector<std::int64_t> layers_per_rank(const Ranges& ranges) {
   std::vector<std::int64_t> layers;
   for (const auto& rank : ranges)

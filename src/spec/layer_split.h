@@ -30,6 +30,8 @@ struct LayerRange {
 std::vector<std::vector<LayerRange>> split_layers(const LayerSplit& split);
 /// True where split_layers must fall back on the automatic uneven split.
 bool needs_automatic_split(const LayerSplit& split);
+/// Layers of each virtual stage, counted chunk by chunk and within a chunk rank by rank.
+std::vector<std::int64_t> layers_per_stage(const std::vector<std::vector<LayerRange>>& ranges);
 /// Layers per rank, all chunks together.
 std::vector<std::int64_t> layers_per_rank(const std::vector<std::vector<LayerRange>>& ranges);
 

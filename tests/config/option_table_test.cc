@@ -54,8 +54,6 @@ TEST(OptionTable, NamesThatUsersKnow) {
   const std::map<std::string, ForeignClass> expected = {{"--use-flash-attn", ForeignClass::no_effect},
                                                         {"--overlap-grad-reduce", ForeignClass::no_effect},
                                                         {"--calculate-per-token-loss", ForeignClass::no_effect},
-                                                        {"--use-distributed-optimizer", ForeignClass::refused},
-                                                        {"--recompute-granularity", ForeignClass::refused},
                                                         {"--tensorboard-dir", ForeignClass::refused},
                                                         {"--window-size", ForeignClass::refused},
                                                         {"--batch-size", ForeignClass::removed},

@@ -239,13 +239,40 @@ TEST(Rules, WordsLeftOverAreRefused) {
 
 TEST(Rules, DataCachePathHasNoEffect) { EXPECT_TRUE(validate(kModel + "--data-cache-path /tmp/cache").accepted()); }
 
+TEST(Rules, Recompute) {
+  const std::string full = kModel + "--recompute-granularity full --recompute-method block --recompute-num-layers 1 ";
+  const ParsedRun run = validate(full);
+  EXPECT_TRUE(run.accepted());
+  EXPECT_EQ(run.spec.recompute.granularity, spec::RecomputeGranularity::full);
+  EXPECT_EQ(run.spec.recompute.method, spec::RecomputeMethod::block);
+  const ParsedRun core = validate(kModel + "--recompute-activations ");
+  EXPECT_TRUE(core.accepted());
+  EXPECT_EQ(core.spec.recompute.active_modules(), (spec::RecomputeModules{true, false, false}));
+  const ParsedRun two = validate(kModel + "--recompute-granularity selective --recompute-modules layernorm mlp ");
+  EXPECT_TRUE(two.accepted());
+  EXPECT_EQ(two.spec.recompute.active_modules(), (spec::RecomputeModules{false, true, true}));
+  const std::pair<std::string, const char*> refused[] = {
+      {"--recompute-granularity full --recompute-num-layers 1", "full needs --recompute-method uniform or block"},
+      {"--recompute-granularity full --recompute-method uniform", "full needs --recompute-num-layers"},
+      {"--recompute-granularity selective --recompute-method uniform", "selective takes no method"},
+      {"--recompute-method uniform", "needs --recompute-granularity full"},
+      {"--recompute-granularity selective --recompute-modules moe_act",
+       "module moe_act belongs to layers that are not"},
+      {"--recompute-granularity selective --recompute-modules attention", "module attention is unknown"},
+      {"--recompute-activations --distribute-saved-activations", "needs --recompute-granularity full and a tensor"},
+      {"--recompute-activations --recompute-granularity full --recompute-method block --recompute-num-layers 1",
+       "exclude each other"}};
+  for (const auto& [options, text] : refused) EXPECT_TRUE(mentions(validate(kModel + options).errors, text)) << options;
+  EXPECT_TRUE(mentions(validate(full + "--world-size 2 --tensor-model-parallel-size 2 --sequence-parallel "
+                                       "--distribute-saved-activations")
+                           .errors,
+                       "each rank holds its part already"));
+}
+
 TEST(Rules, NotBuiltStandsApart) {
-  const ParsedRun run = validate(kModel +
-                                 "--world-size 2 --context-parallel-size 2 --recompute-granularity full "
-                                 "--recompute-method uniform --num-experts 4 --optimizer soap");
+  const ParsedRun run = validate(kModel + "--world-size 2 --context-parallel-size 2 --num-experts 4 --optimizer soap");
   expect_valid(run);
-  for (const char* name :
-       {"--context-parallel-size 2", "--recompute-granularity full", "--num-experts 4", "--optimizer soap"})
+  for (const char* name : {"--context-parallel-size 2", "--num-experts 4", "--optimizer soap"})
     EXPECT_TRUE(mentions(run.not_built, name)) << name;
   EXPECT_THROW(require_accepted(run), ConfigError);
   // Values that ask for nothing.

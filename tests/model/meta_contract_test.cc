@@ -29,6 +29,8 @@ class Choice {
   std::uint32_t count_ = 0;
 };
 
+constexpr std::uint64_t kPlainScenarios = 250;
+
 struct Scenario {
   spec::RunSpec run;
   std::vector<std::int64_t> lengths;  // of the sequences of a micro-batch
@@ -81,6 +83,16 @@ Scenario generate(std::uint64_t seed) {
   scenario.tokens = samples * model.seq_length;
   scenario.run =
       testing::make_run(model, testing::make_parallel(tp, pp, dp, choice.coin()), choice.of<std::int64_t>({1, 8, 128}));
+  // The later scenarios drop activations.
+  if (seed >= kPlainScenarios) {
+    spec::RecomputeSpec& r = scenario.run.recompute;
+    const bool full = choice.coin();
+    r.granularity = full ? spec::RecomputeGranularity::full : spec::RecomputeGranularity::selective;
+    r.method = choice.coin() ? spec::RecomputeMethod::uniform : spec::RecomputeMethod::block;
+    r.num_layers = choice.of<std::int64_t>({1, 2, 3});
+    r.modules = {choice.coin(), choice.coin(), choice.coin()};
+    r.distribute_saved_activations = full && tp > 1 && !scenario.run.parallel.sequence_parallel && choice.coin();
+  }
   return scenario;
 }
 
@@ -184,10 +196,9 @@ Counted count(mesh::Rank& rank, const Scenario& scenario) {
 void expect_formulas(const Counted& counted, const Scenario& scenario, const mesh::Mesh& mesh) {
   const spec::RunSpec& run = scenario.run;
   const bool first = mesh.holds_first_stage(), last = mesh.holds_last_stage();
-  const spec::StageShape shape =
-      spec::stage_shape(run.model, {run.parallel.tensor_parallel, run.parallel.sequence_parallel},
-                        run.parallel.layers_per_stage[static_cast<std::size_t>(mesh.pp.rank())], first, last,
-                        run.recompute);
+  const spec::StageShape shape = spec::stage_shape(
+      run.model, {run.parallel.tensor_parallel, run.parallel.sequence_parallel},
+      run.parallel.layers_per_stage[static_cast<std::size_t>(mesh.pp.rank())], first, last, run.recompute);
   const std::int64_t tokens = scenario.tokens;
   EXPECT_EQ(counted.parameters, shape.parameters());
   EXPECT_EQ(counted.forward.matmul_flops, shape.forward_matmul_flops(tokens));
@@ -207,14 +218,13 @@ void expect_formulas(const Counted& counted, const Scenario& scenario, const mes
 
 std::string describe(std::uint64_t seed, const Scenario& s, int rank) {
   const spec::ParallelSpec& p = s.run.parallel;
-  return str_cat("scenario ", seed, ": recompute ", static_cast<int>(s.run.recompute.granularity), ", tp ", p.tensor_parallel, ", pp ", p.pipeline_parallel, ", dp ", p.data_parallel,
-                 ", sequence parallel ", p.sequence_parallel, ", groups ", s.run.model.num_query_groups, ", rank ",
-                 rank);
+  return str_cat("scenario ", seed, ": recompute ", static_cast<int>(s.run.recompute.granularity), ", tp ",
+                 p.tensor_parallel, ", pp ", p.pipeline_parallel, ", dp ", p.data_parallel, ", sequence parallel ",
+                 p.sequence_parallel, ", groups ", s.run.model.num_query_groups, ", rank ", rank);
 }
 
 TEST(MetaContract, FormulasEqualWhatRuns) {
-  constexpr std::uint64_t kScenarios = 250;
-  for (std::uint64_t seed = 0; seed < kScenarios; ++seed) {
+  for (std::uint64_t seed = 0; seed < kPlainScenarios + 220; ++seed) {
     const Scenario scenario = generate(seed);
     const int world = scenario.run.parallel.world_size, tp = scenario.run.parallel.tensor_parallel;
     // Every stage, at its first and last tensor-parallel rank.

@@ -27,6 +27,14 @@ std::vector<TrainingCase> pairs() {
   const ModelChoice llama = {true, false, 3, false}, llama_tied = {true, true, 2, false};
   const ModelChoice llama_one = {true, false, 1, true};
   const Setup one = {Layout{1, 1, 1, false, 2}};
+  const auto recomputing = [](Layout layout, spec::RecomputeSpec recompute) {
+    Setup setup = {layout};
+    setup.recompute = recompute;
+    return setup;
+  };
+  constexpr auto kFull = spec::RecomputeGranularity::full, kSelective = spec::RecomputeGranularity::selective;
+  constexpr auto kUniform = spec::RecomputeMethod::uniform, kBlock = spec::RecomputeMethod::block;
+  const Layout two_stages = {2, 2, 1, true, 2};
   const Setup stages = {Layout{2, 2, 2, true, 1}}, perturbed = {Layout{2, 2, 2, true, 1}, {}, 2, 4711, 1000};
   return {
       {"TensorParallel", gpt, one, {Layout{2, 1, 1, false, 2}}, Level::close},
@@ -45,6 +53,27 @@ std::vector<TrainingCase> pairs() {
        {Layout{1, 2, 2, false, 1}, kGpipe, 1, 0, {}, 1},
        Level::bits},
       {"ThreadsBucketsAndTiming", gpt_norm, stages, perturbed, Level::bits},
+      {"RecomputeGroups", gpt, {two_stages}, recomputing(two_stages, {kFull, kUniform, 2, {}, false}), Level::bits},
+      {"RecomputeFirstLayer",
+       llama_tied,
+       {two_stages},
+       recomputing(two_stages, {kFull, kBlock, 1, {}, false}),
+       Level::bits},
+      {"RecomputeParts",
+       gpt_norm,
+       {two_stages},
+       recomputing(two_stages, {kSelective, kUniform, 1, {true, true, true}, false}),
+       Level::bits},
+      {"RecomputeAttention",
+       llama,
+       {Layout{3, 1, 1, true, 2}},
+       recomputing({3, 1, 1, true, 2}, {kSelective, kUniform, 1, {true, false, false}, false}),
+       Level::bits},
+      {"DistributeSavedActivations",
+       gpt,
+       {Layout{3, 1, 1, false, 2}},
+       recomputing({3, 1, 1, false, 2}, {kFull, kUniform, 3, {}, true}),
+       Level::bits},
   };
 }
 

@@ -34,6 +34,10 @@ struct Setup {
   std::uint64_t perturb_seed = 0;
   std::optional<std::int64_t> bucket_size = {};  // elements
   std::optional<std::int64_t> first_stage_layers = {};
+  int chunks = 1;  // virtual stages per pipeline rank
+  spec::RecomputeSpec recompute = {};
+  spec::ShardingStrategy sharding = spec::ShardingStrategy::no_shard;
+  bool overlap = true;
 };
 
 struct TrainingCase {
@@ -46,7 +50,10 @@ struct TrainingCase {
 inline std::string setup_text(const Setup& setup) {
   return str_cat(testing::layout_text(setup.layout), setup.schedule == spec::PipelineSchedule::gpipe ? " gpipe" : "",
                  setup.threads > 1 ? str_cat(" threads", setup.threads) : "",
-                 setup.perturb_seed != 0 ? " perturbed" : "");
+                 setup.perturb_seed != 0 ? " perturbed" : "", setup.chunks > 1 ? str_cat(" chunks", setup.chunks) : "",
+                 setup.recompute.granularity != spec::RecomputeGranularity::none ? " recompute" : "",
+                 setup.sharding != spec::ShardingStrategy::no_shard ? " sharded" : "",
+                 setup.overlap ? "" : " no overlap");
 }
 
 inline std::string model_text(const ModelChoice& model) {
@@ -93,6 +100,11 @@ inline spec::RunSpec run_of(spec::RunSpec run, const Setup& setup) {
   run.parallel.threads_per_rank = setup.threads;
   run.parallel.ddp_bucket_size = setup.bucket_size;
   run.parallel.decoder_first_pipeline_num_layers = setup.first_stage_layers;
+  run.parallel.virtual_chunks = setup.chunks;
+  run.parallel.use_megatron_fsdp = setup.sharding != spec::ShardingStrategy::no_shard;
+  run.parallel.data_parallel_sharding_strategy = setup.sharding;
+  run.parallel.overlap = setup.overlap;
+  run.recompute = setup.recompute;
   return testing::complete(std::move(run), setup.layout);
 }
 

@@ -116,7 +116,8 @@ spec::RunSpec complete(spec::RunSpec run, const Layout& layout) {
   split.pipeline_parallel = layout.pp;
   split.first = run.parallel.decoder_first_pipeline_num_layers;
   split.last = run.parallel.decoder_last_pipeline_num_layers;
-  run.parallel.layers_per_stage = spec::layers_per_rank(spec::split_layers(split));
+  split.chunks = run.parallel.virtual_chunks;
+  run.parallel.layers_per_stage = spec::layers_per_stage(spec::split_layers(split));
   return run;
 }
 

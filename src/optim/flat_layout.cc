@@ -32,7 +32,8 @@ std::int64_t FlatBucket::shard_begin(int shard) const {
   return std::accumulate(shard_sizes.begin(), shard_sizes.begin() + shard, begin);
 }
 
-FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t bucket_size, int shards) {
+FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t bucket_size, int shards,
+                       const Indivisible& indivisible) {
   MEGATRON_CHECK_GT(bucket_size, 0, "elements of a gradient bucket");
   MEGATRON_CHECK_GT(shards, 0, "shards of a bucket");
   for (nn::Parameter* parameter : parameters)
@@ -45,7 +46,7 @@ FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t 
                    " differs from that of ", parameters_.front()->name);
     if (!open || has_own_bucket(parameter)) {
       if (!buckets_.empty()) {
-        close_bucket(end, shards);
+        close_bucket(end, shards, indivisible);
         end = buckets_.back().end;
       }
       buckets_.push_back({end, end, {}, {}});
@@ -58,25 +59,26 @@ FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t 
     end = round_up(end + parameter.value.numel(), kSegment);
     open = !has_own_bucket(parameter) && used < bucket_size;
   }
-  if (!buckets_.empty()) close_bucket(end, shards);
+  if (!buckets_.empty()) close_bucket(end, shards, indivisible);
 }
 
-void FlatLayout::close_bucket(std::int64_t end, int shards) {
+void FlatLayout::close_bucket(std::int64_t end, int shards, const Indivisible& indivisible) {
   FlatBucket& bucket = buckets_.back();
   const std::int64_t share = round_up(ceil_div(end - bucket.begin, shards), kSegment);
   bucket.end = bucket.begin + share * shards;
   std::int64_t from = bucket.begin;
   for (int shard = 1; shard <= shards; ++shard) {
-    const std::int64_t to = shard == shards ? bucket.end : cut_at(bucket, bucket.begin + shard * share);
+    const std::int64_t to = shard == shards ? bucket.end : cut_at(bucket, bucket.begin + shard * share, indivisible);
     bucket.shard_sizes.push_back(to - from);
     from = to;
   }
 }
 
-std::int64_t FlatLayout::cut_at(const FlatBucket& bucket, std::int64_t place) const {
+std::int64_t FlatLayout::cut_at(const FlatBucket& bucket, std::int64_t place, const Indivisible& indivisible) const {
   for (const std::size_t s : bucket.slots) {
     const FlatSlot& slot = slots_[s];
     if (place <= slot.offset || place >= slot.offset + slot.parameter->value.numel()) continue;
+    if (indivisible && indivisible(*slot.parameter)) return slot.offset;
     return slot.offset + segment_begin(slot.parameter->sharding, place - slot.offset);
   }
   return place;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <unordered_map>
 #include <utility>
@@ -33,14 +34,19 @@ struct ParameterRange {
   bool whole() const { return begin == 0 && end == parameter->value.numel(); }
 };
 
+/// True for a parameter that one shard must hold as a whole.
+using Indivisible = std::function<bool(const nn::Parameter&)>;
+
 /// Parameters lie in reverse order (as backward produces them), each starting at a multiple of kernels::kNormSegment; a
 /// bucket closes when it has `bucket_size` elements. Both uses of a tied embedding table have buckets of their own.
 class FlatLayout {
  public:
   /// Of the trainable ones among `parameters` (all alike in dtype, which is checked). `shards` ≥ 1: a bucket is padded
   /// to a multiple of 64 elements per shard and cut into equal parts, except that no cut divides a segment whose
-  /// squares the norm adds in one go (see segment_begin): such a cut moves down to the segment's begin.
-  FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t bucket_size, int shards);
+  /// squares the norm adds in one go (see segment_begin): such a cut moves down to the segment's begin, or to the
+  /// parameter's where that is `indivisible`.
+  FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t bucket_size, int shards,
+             const Indivisible& indivisible = nullptr);
 
   /// In forward order.
   const std::vector<nn::Parameter*>& parameters() const { return parameters_; }
@@ -53,8 +59,8 @@ class FlatLayout {
   std::vector<ParameterRange> owned_ranges(int shard) const;
 
  private:
-  void close_bucket(std::int64_t end, int shards);
-  std::int64_t cut_at(const FlatBucket& bucket, std::int64_t place) const;
+  void close_bucket(std::int64_t end, int shards, const Indivisible& indivisible);
+  std::int64_t cut_at(const FlatBucket& bucket, std::int64_t place, const Indivisible& indivisible) const;
 
   std::vector<nn::Parameter*> parameters_;
   std::vector<FlatSlot> slots_;

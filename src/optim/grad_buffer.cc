@@ -47,7 +47,8 @@ GradBuffer::GradBuffer(mesh::Rank& rank, std::span<nn::Parameter* const> paramet
     : rank_(rank),
       sharded_(options.sharded && !rank.mesh.dp.trivial()),
       overlap_(options.overlap),
-      layout_(parameters, options.bucket_size.value_or(default_bucket_size(rank)), sharded_ ? rank.mesh.dp.size() : 1),
+      layout_(parameters, options.bucket_size.value_or(default_bucket_size(rank)), sharded_ ? rank.mesh.dp.size() : 1,
+              options.indivisible),
       owned_(layout_.owned_ranges(sharded_ ? rank.mesh.dp.rank() : 0)),
       buckets_(layout_.buckets().size()),
       reports_(layout_.slots().size()) {

@@ -17,6 +17,7 @@ struct GradBufferOptions {
   std::optional<std::int64_t> bucket_size = {};  // elements; unset: max(40e6, 1e6·dp), Megatron's default
   bool sharded = false;                          // each data-parallel rank owns a part of every bucket
   bool overlap = true;                           // false: buckets are reduced in finish_step()
+  Indivisible indivisible = nullptr;             // what no shard may hold a part of; null: nothing
 };
 
 /// The layout is FlatLayout's. With shards (a distributed optimizer) a bucket is reduce-scattered: each data-parallel

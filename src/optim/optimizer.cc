@@ -6,14 +6,14 @@
 #include <limits>
 
 #include "base/check.h"
+#include "kernels/elementwise.h"
 #include "kernels/optimizer_step.h"
 
 namespace megatron::optim {
 namespace {
 
-/// The name that the first rank of the model group with a non-empty `name` has, on every rank. Collective.
-std::string agree_on_name(mesh::Rank& rank, const std::string& name) {
-  const mesh::Group& group = rank.mesh.model;
+/// The name that the first rank of `group` with a non-empty `name` has, on every rank. Collective.
+std::string agree_on_name(mesh::Rank& rank, const mesh::Group& group, const std::string& name) {
   if (group.trivial()) return name;
   constexpr std::int64_t kWords = 32;
   Tensor owner = rank.exec.empty(Shape{1}, DType::int64, MemoryKind::communication);
@@ -28,53 +28,82 @@ std::string agree_on_name(mesh::Rank& rank, const std::string& name) {
   return std::string(bytes, std::find(bytes, bytes + capacity, '\0'));
 }
 
-std::string first_bad_gradient(mesh::Rank& rank, std::span<nn::Parameter* const> parameters) {
-  std::string name;
-  for (const nn::Parameter* parameter : parameters) {
-    if (!parameter->trainable || kernels::all_finite(rank.exec, parameter->main_grad.flat())) continue;
-    name = parameter->name;
-    break;
-  }
-  return agree_on_name(rank, name);
+Tensor owned_gradient(const ParameterRange& range) {
+  return range.parameter->main_grad.flat().slice(0, range.begin, range.end);
 }
 
-std::int64_t global_zeros(mesh::Rank& rank, std::span<nn::Parameter* const> parameters) {
-  std::int64_t zeros = 0;
-  for (const nn::Parameter* parameter : parameters) {
-    if (!parameter->trainable || parameter->tied_use) continue;
-    for (const spec::Piece& piece : parameter->sharding.pieces)
-      if (piece.owned)
-        zeros += kernels::count_zeros(
-            rank.exec, parameter->main_grad.slice(0, piece.local_row, piece.local_row + piece.global.rows).flat());
+std::string first_bad_gradient(mesh::Rank& rank, const mesh::Group& group, std::span<const ParameterRange> owned) {
+  std::string name;
+  for (const ParameterRange& range : owned) {
+    if (kernels::all_finite(rank.exec, owned_gradient(range))) continue;
+    name = range.parameter->name;
+    break;
   }
-  if (rank.mesh.model.trivial()) return zeros;
+  return agree_on_name(rank, group, name);
+}
+
+std::int64_t global_zeros(mesh::Rank& rank, const mesh::Group& group, std::span<const ParameterRange> owned) {
+  std::int64_t zeros = 0;
+  for (const ParameterRange& range : owned) {
+    if (range.parameter->tied_use) continue;
+    const Tensor flat = range.parameter->main_grad.flat();
+    for (const spec::FlatPiece& piece : spec::pieces_of_range(range.parameter->sharding, range.begin, range.end))
+      if (piece.owned) zeros += kernels::count_zeros(rank.exec, flat.slice(0, piece.local_begin, piece.local_end()));
+  }
+  if (group.trivial()) return zeros;
   Tensor sum = rank.exec.empty(Shape{1}, DType::int64, MemoryKind::communication);
   if (!sum.is_meta()) sum.data<std::int64_t>()[0] = zeros;
-  sum = rank.mesh.model.all_reduce(sum, "zeros in the gradient");
+  sum = group.all_reduce(sum, "zeros in the gradient");
   return sum.is_meta() ? zeros : sum.data<std::int64_t>()[0];
+}
+
+std::vector<ParameterRange> whole_ranges(std::span<nn::Parameter* const> parameters) {
+  std::vector<ParameterRange> ranges;
+  for (nn::Parameter* parameter : parameters)
+    if (parameter->trainable) ranges.push_back({parameter, 0, parameter->value.numel()});
+  return ranges;
 }
 
 }  // namespace
 
 Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec)
-    : rank_(rank), parameters_(parameters.begin(), parameters.end()), spec_(spec) {
+    : Optimizer(rank, parameters, whole_ranges(parameters), false, spec) {}
+
+Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters,
+                     std::span<const ParameterRange> owned, bool sharded, const spec::OptimizerSpec& spec)
+    : rank_(rank),
+      parameters_(parameters.begin(), parameters.end()),
+      owned_(owned.begin(), owned.end()),
+      sharded_(sharded),
+      spec_(spec) {
   std::vector<nn::Parameter*> matrices;
-  for (nn::Parameter* parameter : parameters_)
-    if (parameter->trainable) owned_.push_back({parameter, 0, parameter->value.numel()});
-  for (nn::Parameter* parameter : parameters_) {
-    if (!parameter->trainable || nn::shares_table(*parameter, parameters_)) continue;
-    Slot slot{parameter, update_rule(spec_, *parameter), {}};
-    for (const char* kind : state_kinds(spec_, slot.rule)) slot.states.push_back(add_state(kind, *parameter));
-    if (slot.rule == UpdateRule::muon) matrices.push_back(parameter);
+  for (const ParameterRange& range : owned_) {
+    nn::Parameter& parameter = *range.parameter;
+    if (nn::shares_table(parameter, parameters_)) continue;
+    Slot slot{range, update_rule(spec_, parameter), {}, {}};
+    if (is_16_bit_float(parameter.value.dtype())) slot.main = add_state("fp32_param", range);
+    for (const char* kind : state_kinds(spec_, slot.rule)) slot.states.push_back(add_state(kind, range));
+    if (slot.rule == UpdateRule::muon) {
+      MEGATRON_CHECK(range.whole(), parameter.name, ": Muon updates whole matrices, not a part of one");
+      matrices.push_back(&parameter);
+    }
     slots_.push_back(std::move(slot));
   }
   if (spec_.kind == spec::OptimizerKind::muon) muon_ = std::make_unique<Muon>(rank_, spec_, matrices);
 }
 
-Tensor Optimizer::add_state(const char* kind, nn::Parameter& parameter) {
-  Tensor tensor = rank_.exec.zeros(parameter.value.shape(), parameter.value.dtype(), MemoryKind::optimizer);
-  states_.push_back({kind, &parameter, tensor});
+Tensor Optimizer::add_state(const char* kind, const ParameterRange& range) {
+  const Tensor& value = range.parameter->value;
+  const Shape shape = range.whole() ? value.shape() : Shape{range.size()};
+  Tensor tensor = rank_.exec.zeros(shape, accumulation_dtype(value.dtype()), MemoryKind::optimizer);
+  states_.push_back({kind, range, tensor});
   return tensor;
+}
+
+void Optimizer::set_main_weight(const nn::Parameter& parameter, const Tensor& values_fp32) {
+  for (Slot& slot : slots_)
+    if (slot.range.parameter == &parameter && slot.main.defined())
+      kernels::copy(rank_.exec, values_fp32.flat().slice(0, slot.range.begin, slot.range.end), slot.main.flat());
 }
 
 UpdateResult Optimizer::step(const UpdateInput& input) {
@@ -86,14 +115,14 @@ UpdateResult Optimizer::step(const UpdateInput& input) {
     return result;
   }
   // The norm counts every NaN and Inf, so it is the finiteness check as well and costs no second pass.
-  const double norm = global_grad_norm(rank_, owned_, false) / input.token_sum / input.loss_scale;
+  const double norm = global_grad_norm(rank_, owned_, sharded_) / input.token_sum / input.loss_scale;
   result.grad_norm = norm;
   if (!std::isfinite(norm)) {
     result.skipped = true;
-    result.first_bad_gradient = first_bad_gradient(rank_, parameters_);
+    result.first_bad_gradient = first_bad_gradient(rank_, group(), owned_);
     return result;
   }
-  if (count_zeros) result.num_zeros = global_zeros(rank_, parameters_);
+  if (count_zeros) result.num_zeros = global_zeros(rank_, group(), owned_);
   const double coefficient = spec_.clip_grad > 0.0 ? clip_coefficient(norm, spec_.clip_grad) : 1.0;
   result.clipped = coefficient < 1.0;
   update(input, coefficient / input.token_sum / input.loss_scale);
@@ -103,23 +132,32 @@ UpdateResult Optimizer::step(const UpdateInput& input) {
 void Optimizer::update(const UpdateInput& input, double grad_scale) {
   ++num_updates_;
   for (Slot& slot : slots_) {
-    nn::Parameter& parameter = *slot.parameter;
-    const UpdateScalars scalars{input.lr, parameter.decay ? input.weight_decay : 0.0, grad_scale, num_updates_};
-    if (slot.rule == UpdateRule::muon) {
-      muon_->update(parameter, scalars, parameter.value, parameter.main_grad, slot.states[0]);
-      continue;
-    }
-    std::array<TensorView, 2> states;
-    std::array<Tensor, 2> flat;
-    for (std::size_t i = 0; i < slot.states.size(); ++i) {
-      flat[i] = slot.states[i].flat();
-      states[i] = flat[i].view();
-    }
-    Tensor value = parameter.value.flat();
-    update_range(rank_.exec, spec_, slot.rule, scalars, value, parameter.main_grad.flat(), states);
+    const double decay = slot.range.parameter->decay ? input.weight_decay : 0.0;
+    update_slot(slot, {input.lr, decay, grad_scale, num_updates_});
   }
   for (nn::Parameter* parameter : parameters_)
     if (parameter->trainable) ++parameter->version;
+}
+
+void Optimizer::update_slot(Slot& slot, const UpdateScalars& scalars) {
+  nn::Parameter& parameter = *slot.range.parameter;
+  if (slot.rule == UpdateRule::muon) {
+    Tensor weight = slot.main.defined() ? slot.main : parameter.value;
+    muon_->update(parameter, scalars, weight, parameter.main_grad, slot.states[0]);
+    if (slot.main.defined()) kernels::copy(rank_.exec, slot.main, parameter.value);
+    return;
+  }
+  std::array<TensorView, 2> states;
+  std::array<Tensor, 2> flat;
+  for (std::size_t i = 0; i < slot.states.size(); ++i) {
+    flat[i] = slot.states[i].flat();
+    states[i] = flat[i].view();
+  }
+  Tensor value = parameter.value.flat().slice(0, slot.range.begin, slot.range.end);
+  const Tensor grad = owned_gradient(slot.range);
+  if (!slot.main.defined()) return update_range(rank_.exec, spec_, slot.rule, scalars, value, grad, states, {});
+  Tensor main = slot.main.flat();
+  update_range(rank_.exec, spec_, slot.rule, scalars, main, grad, states, value);
 }
 
 }  // namespace megatron::optim

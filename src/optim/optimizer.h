@@ -34,19 +34,27 @@ struct UpdateResult {
   std::string first_bad_gradient;
 };
 
-/// A named tensor of optimizer state that belongs to a parameter: exp_avg, exp_avg_sq, momentum_buffer.
+/// A named tensor of optimizer state that belongs to what this rank owns of a parameter: exp_avg, exp_avg_sq,
+/// momentum_buffer; fp32_param, the main weight, where the parameter's value is of a 16-bit type.
 struct OptimizerState {
   std::string kind;
-  nn::Parameter* parameter;
-  Tensor tensor;  // shape and dtype of the parameter's value
+  ParameterRange range;
+  Tensor tensor;  // shaped as the parameter's value where the range is all of it, else flat; at least float32
 };
 
 class Optimizer {
  public:
-  /// State for each trainable parameter that has its own value (a tied use that shares the table's memory has none; one
-  /// on another stage than the table has its own state, in the same bits as the table's). Collective over tp with
-  /// Muon.
+  /// `parameters`: all of the rank, `owned` what is updated here of the trainable ones, in the same order (GradBuffer::
+  /// owned()). `sharded`: data-parallel ranks own different parts. State for each owned range of a parameter that has
+  /// its own value (a tied use that shares the table's memory has none; one on another rank than the table has its own
+  /// state, in the same bits as the table's). Collective over tp with Muon.
+  Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, std::span<const ParameterRange> owned,
+            bool sharded, const spec::OptimizerSpec& spec);
+  /// The same with all of `parameters` owned.
   Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec);
+
+  /// Takes the main weight of a parameter of a 16-bit type from `values_fp32`, shaped as its value; nothing for others.
+  void set_main_weight(const nn::Parameter& parameter, const Tensor& values_fp32);
 
   /// main_grad of all parameters must be final (reduced over DP, TP, tied uses: see grad_buffer.h) and is left as it
   /// is. Collective over the model group for the norm, over tp with Muon. Updates values in place and raises their
@@ -62,18 +70,22 @@ class Optimizer {
 
  private:
   struct Slot {
-    nn::Parameter* parameter;
+    ParameterRange range;
     UpdateRule rule;
+    Tensor main;                 // undefined where the value is the main weight
     std::vector<Tensor> states;  // of update_rule.h's state_kinds
   };
   void update(const UpdateInput& input, double grad_scale);
-  Tensor add_state(const char* kind, nn::Parameter& parameter);
+  void update_slot(Slot& slot, const UpdateScalars& scalars);
+  Tensor add_state(const char* kind, const ParameterRange& range);
+  const mesh::Group& group() const { return sharded_ ? rank_.mesh.world : rank_.mesh.model; }
 
   mesh::Rank& rank_;
   std::vector<nn::Parameter*> parameters_;
   std::vector<ParameterRange> owned_;  // what is updated here
+  bool sharded_;
   spec::OptimizerSpec spec_;
-  std::vector<Slot> slots_;             // of the parameters that have a value of their own
+  std::vector<Slot> slots_;             // of what has a value of its own
   std::vector<OptimizerState> states_;  // share the slots' memory
   std::unique_ptr<Muon> muon_;          // where a rule needs it
   std::int64_t num_updates_ = 0;

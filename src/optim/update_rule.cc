@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "kernels/elementwise.h"
 #include "kernels/optimizer_step.h"
 #include "kernels/optimizer_variants.h"
 
@@ -65,24 +66,28 @@ std::vector<const char*> state_kinds(const spec::OptimizerSpec& spec, UpdateRule
 
 void update_range(kernels::Executor& exec, const spec::OptimizerSpec& spec, UpdateRule rule,
                   const UpdateScalars& scalars, TensorView weight, ConstTensorView grad,
-                  const std::array<TensorView, 2>& states) {
+                  const std::array<TensorView, 2>& states, TensorView rounded) {
+  MEGATRON_CHECK(is_elementwise(rule), "Muon updates whole matrices, not ranges of ", weight.numel(), " elements");
   const double lr = scalars.lr, decay = scalars.weight_decay, scale = scalars.grad_scale;
   const bool first = scalars.num_update == 1;
   switch (rule) {
     case UpdateRule::adamw:
-      return kernels::adamw_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1]);
+      return kernels::adamw_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1], rounded);
     case UpdateRule::adam_l2:
-      return kernels::adam_l2_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1]);
+      kernels::adam_l2_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1]);
+      break;
     case UpdateRule::sgd:
-      return kernels::sgd_step(exec, lr, spec.sgd_momentum, decay, scale, first, weight, grad, states[0]);
+      return kernels::sgd_step(exec, lr, spec.sgd_momentum, decay, scale, first, weight, grad, states[0], rounded);
     case UpdateRule::nesterov:
-      return kernels::sgd_nesterov_step(exec, {lr, spec.sgd_momentum, decay, scale, first}, weight, grad, states[0]);
+      kernels::sgd_nesterov_step(exec, {lr, spec.sgd_momentum, decay, scale, first}, weight, grad, states[0]);
+      break;
     case UpdateRule::lion:
-      return kernels::lion_step(exec, {lr, spec.lion_beta1, spec.lion_beta2, decay, scale}, weight, grad, states[0]);
+      kernels::lion_step(exec, {lr, spec.lion_beta1, spec.lion_beta2, decay, scale}, weight, grad, states[0]);
+      break;
     case UpdateRule::muon:
       break;
   }
-  MEGATRON_CHECK(is_elementwise(rule), "Muon updates whole matrices, not ranges of ", weight.numel(), " elements");
+  if (rounded.pointer != nullptr) kernels::copy(exec, weight, rounded);
 }
 
 }  // namespace megatron::optim

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/elementwise.h"
 #include "model/build.h"
 #include "spec/model_count.h"
 #include "train/machine.h"
@@ -88,10 +89,14 @@ RankParts::RankParts(comm::RankContext& context, const spec::RunSpec& run, Use u
   const bool sharded = run.parallel.sharding() == spec::ShardingStrategy::optim && !mesh_.dp.trivial();
   grad_buffer_ = std::make_unique<optim::GradBuffer>(
       *rank_, model_->parameters(),
-      optim::GradBufferOptions{run.parallel.ddp_bucket_size, sharded, run.parallel.overlap});
+      optim::GradBufferOptions{run.parallel.ddp_bucket_size, sharded, run.parallel.overlap,
+                               [&run](const nn::Parameter& parameter) {
+                                 return !optim::is_elementwise(optim::update_rule(run.optimizer, parameter));
+                               }});
   if (sharded)
     parameter_buffer_ = std::make_unique<optim::ParameterBuffer>(*rank_, grad_buffer_->layout(), run.parallel.overlap);
-  optimizer_ = std::make_unique<optim::Optimizer>(*rank_, model_->parameters(), run.optimizer);
+  optimizer_ =
+      std::make_unique<optim::Optimizer>(*rank_, model_->parameters(), grad_buffer_->owned(), sharded, run.optimizer);
   optimizer_->count_zeros = run.log.log_num_zeros_in_grad;
   engine_ = std::make_unique<pipeline::Engine>(*rank_, *model_, run,
                                                pipeline::EngineOptions{run.numerics.seed, run.log.check_for_nan, 1.0});
@@ -104,6 +109,11 @@ optim::UpdateResult RankParts::update(const optim::UpdateInput& input) {
   optim::UpdateResult result = optimizer_->step(input);
   if (parameter_buffer_ != nullptr && !result.skipped) parameter_buffer_->start_gather();
   return result;
+}
+
+void RankParts::set_weights(nn::Parameter& parameter, const Tensor& values_fp32) {
+  kernels::copy(*exec_, values_fp32, parameter.value);
+  if (optimizer_ != nullptr) optimizer_->set_main_weight(parameter, values_fp32);
 }
 
 void RankParts::complete_values() {

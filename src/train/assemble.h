@@ -70,6 +70,8 @@ class RankParts {
 
   /// Optimizer step; a distributed optimizer's values are then gathered while the next passes run.
   optim::UpdateResult update(const optim::UpdateInput& input);
+  /// Gives a parameter of a 16-bit type its value, rounded, and its main weight from `values_fp32`, shaped alike.
+  void set_weights(nn::Parameter& parameter, const Tensor& values_fp32);
   /// Waits until all values of parameters are there: before they are read outside of a pass.
   void complete_values();
   /// Seconds of this step in which this rank only waited for gradients and values of other data-parallel ranks.

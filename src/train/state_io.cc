@@ -58,21 +58,74 @@ std::vector<std::string> ignored_folders(const std::string& directory, std::int6
   return notes;
 }
 
+std::string state_name(const optim::OptimizerState& state) {
+  return "optimizer." + state.kind + "." + state.range.parameter->name;
+}
+
+constexpr const char* kMainWeight = "fp32_param";
+
+std::string main_weight_name(const nn::Parameter& parameter) {
+  return str_cat("optimizer.", kMainWeight, ".", parameter.name);
+}
+
+/// What this rank's optimizer holds of a parameter, as boxes.
+void add_state_entries(const optim::OptimizerState& state, bool writer, std::vector<checkpoint::StateEntry>& entries) {
+  const spec::Sharding& sharding = state.range.parameter->sharding;
+  if (state.range.whole()) {
+    entries.push_back({state_name(state), sharding, writer, state.tensor});
+    return;
+  }
+  for (const spec::FlatPiece& piece : spec::pieces_of_range(sharding, state.range.begin, state.range.end)) {
+    const spec::Box& box = piece.global;
+    const spec::Sharding part{sharding.num_dims, sharding.rows, sharding.cols,
+                              box.rows,          box.cols,      {{box, 0, piece.owned}}};
+    const Tensor tensor =
+        state.tensor.flat().slice(0, piece.local_begin - state.range.begin, piece.local_end() - state.range.begin);
+    entries.push_back({state_name(state), part, writer,
+                       tensor.reshape(sharding.num_dims == 1 ? Shape{box.rows} : Shape{box.rows, box.cols})});
+  }
+}
+
+/// Values, and main weights where there are any, from the main weight on disk if it is there, else from the value.
+void read_weights(RankParts& parts, const checkpoint::CheckpointReader& reader) {
+  const std::vector<nn::Parameter*>& parameters = parts.model().parameters();
+  for (nn::Parameter* parameter : parameters) {
+    if (nn::shares_table(*parameter, parameters)) continue;
+    const std::string main = main_weight_name(*parameter);
+    const std::string source = reader.has(main) ? main : parameter->name;
+    if (!is_16_bit_float(parameter->value.dtype())) {
+      reader.read({source, parameter->sharding, false, parameter->value});
+      continue;
+    }
+    const Tensor wide = parts.exec().zeros(parameter->value.shape(), DType::float32, MemoryKind::activation);
+    reader.read({source, parameter->sharding, false, wide});
+    parts.set_weights(*parameter, wide);
+  }
+  for (nn::Parameter* parameter : parameters) ++parameter->version;
+}
+
 void read_entries(RankParts& parts, const checkpoint::CheckpointReader& reader, bool with_optimizer,
                   const std::string& directory) {
   const std::vector<checkpoint::StateEntry> entries = state_entries(parts, with_optimizer);
+  const auto is_main = [](const checkpoint::StateEntry& entry) {
+    return entry.name.rfind(str_cat("optimizer.", kMainWeight, "."), 0) == 0;
+  };
   std::string missing;
-  for (const checkpoint::StateEntry& entry : entries)
-    if (!reader.has(entry.name)) missing += (missing.empty() ? "" : ", ") + entry.name;
+  bool reads_main = false;
+  for (const checkpoint::StateEntry& entry : entries) {
+    if (!is_main(entry) && !reader.has(entry.name)) missing += (missing.empty() ? "" : ", ") + entry.name;
+    reads_main = reads_main || reader.has(str_cat("optimizer.", kMainWeight, ".", entry.name));
+  }
   if (!missing.empty())
     throw IoError(str_cat(directory, ": tensors are missing: ", missing,
                           missing.find("optimizer.") == 0 ? " (--no-load-optim loads the weights alone)" : ""));
   const mesh::Group& world = parts.mesh().world;
   checkpoint::Failure damage;
-  damage.guard([&] { reader.verify_checksums(world.rank(), world.size(), with_optimizer); });
+  damage.guard([&] { reader.verify_checksums(world.rank(), world.size(), with_optimizer || reads_main); });
   checkpoint::agree(parts.world(), damage);
-  for (const checkpoint::StateEntry& entry : entries) reader.read(entry);
-  for (nn::Parameter* parameter : parts.model().parameters()) ++parameter->version;
+  read_weights(parts, reader);
+  for (const checkpoint::StateEntry& entry : entries)
+    if (entry.name.rfind("optimizer.", 0) == 0 && !is_main(entry)) reader.read(entry);
 }
 
 }  // namespace
@@ -87,9 +140,9 @@ std::vector<checkpoint::StateEntry> state_entries(RankParts& parts, bool with_op
       entries.push_back(
           {parameter->name, parameter->sharding, first_replica && !parameter->tied_use, parameter->value});
   if (!with_optimizer) return entries;
-  for (optim::OptimizerState& state : parts.optimizer().states())
-    entries.push_back({"optimizer." + state.kind + "." + state.parameter->name, state.parameter->sharding,
-                       first_replica && !state.parameter->tied_use, state.tensor});
+  const bool sharded = parts.grad_buffer().sharded();
+  for (const optim::OptimizerState& state : parts.optimizer().states())
+    add_state_entries(state, (sharded || first_replica) && !state.range.parameter->tied_use, entries);
   return entries;
 }
 

@@ -143,8 +143,8 @@ void check_case(const json& record, const Layout& layout) {
   options.hooks.at_end = [&](train::RankParts& parts) {
     const std::lock_guard<std::mutex> lock(mutex);
     for (optim::OptimizerState& state : parts.optimizer().states())
-      if (!state.parameter->tied_use && layout.world() == 1)
-        states[state.kind][state.parameter->name] = {state.tensor.data<float>(),
+      if (!state.range.parameter->tied_use && layout.world() == 1)
+        states[state.kind][state.range.parameter->name] = {state.tensor.data<float>(),
                                                      state.tensor.data<float>() + state.tensor.numel()};
   };
   const SmallResult result = train_small(complete(make_run(record), layout), options);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 
@@ -80,6 +81,21 @@ TEST(FlatLayout, ShardsAreEqualWhereRowsAreWholeSegments) {
     const FlatLayout layout(made.all, 1 << 20, 4);
     ASSERT_EQ(layout.buckets().size(), 1U);
     EXPECT_EQ(layout.buckets()[0].shard_sizes, std::vector<std::int64_t>(4, 384));  // 1472 elements, padded to 1536
+  });
+}
+
+TEST(FlatLayout, LeavesWholeWhatMustBe) {
+  run_mesh(make_parallel(1), [](mesh::Rank& rank) {
+    const Made made = odd_parameters(rank.exec);
+    const FlatLayout layout(made.all, 1 << 20, 3, [](const nn::Parameter& p) { return p.name == "b"; });
+    int holders = 0;
+    for (int shard = 0; shard < 3; ++shard)
+      for (const ParameterRange& range : layout.owned_ranges(shard)) {
+        if (range.parameter->name != "b") continue;
+        EXPECT_TRUE(range.whole());
+        ++holders;
+      }
+    EXPECT_EQ(holders, 1);
   });
 }
 

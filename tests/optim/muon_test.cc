@@ -220,9 +220,9 @@ TEST_P(TorchMuon, SameParametersAndBuffers) {
       }
     }
     for (const OptimizerState& state : optimizer.states()) {
-      const std::vector<float> expected = file.read_float(run + "." + state.parameter->name + "." + state.kind);
+      const std::vector<float> expected = file.read_float(run + "." + state.range.parameter->name + "." + state.kind);
       for (std::size_t i = 0; i < expected.size(); ++i)
-        EXPECT_NEAR(state.tensor.data<float>()[i], expected[i], 1e-5) << state.parameter->name;
+        EXPECT_NEAR(state.tensor.data<float>()[i], expected[i], 1e-5) << state.range.parameter->name;
     }
   });
 }

@@ -71,7 +71,8 @@ TEST(Optimizer, StatesAreNamed) {
     spec::OptimizerSpec spec;
     const auto names = [](Optimizer& optimizer) {
       std::string text;
-      for (const OptimizerState& state : optimizer.states()) text += state.kind + ":" + state.parameter->name + " ";
+      for (const OptimizerState& state : optimizer.states())
+        text += state.kind + ":" + state.range.parameter->name + " ";
       return text;
     };
     Optimizer adam(rank, all, spec);
@@ -308,13 +309,13 @@ TEST_P(TorchRuns, SameParametersAndStates) {
       }
     }
     for (const OptimizerState& state : optimizer.states()) {
-      const std::vector<float> expected = file.read_float(run + "." + state.parameter->name + "." + state.kind);
+      const std::vector<float> expected = file.read_float(run + "." + state.range.parameter->name + "." + state.kind);
       double largest = 0.0, error = 0.0;
       for (std::size_t i = 0; i < expected.size(); ++i) {
         largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
         error = std::max(error, std::abs(static_cast<double>(expected[i]) - state.tensor.data<float>()[i]));
       }
-      EXPECT_LE(error, 1e-5 * largest) << state.kind << " of " << state.parameter->name;
+      EXPECT_LE(error, 1e-5 * largest) << state.kind << " of " << state.range.parameter->name;
     }
   });
 }

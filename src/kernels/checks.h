@@ -10,14 +10,13 @@ namespace megatron::kernels {
 inline bool is_null(const tensor::ViewBase& view) { return view.num_dims() == 0; }
 
 /// The 16-bit types: widened when read, computed with in fp32, rounded once to nearest even when written.
-inline bool is_half(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
-inline bool is_floating(DType dtype) { return dtype == DType::float32 || dtype == DType::float64 || is_half(dtype); }
+inline bool is_floating(DType dtype) {
+  return dtype == DType::float32 || dtype == DType::float64 || is_16_bit_float(dtype);
+}
 /// Both alike, or float32 beside a 16-bit type.
 inline bool may_meet(DType a, DType b) {
-  return a == b || (a == DType::float32 && is_half(b)) || (b == DType::float32 && is_half(a));
+  return a == b || (a == DType::float32 && is_16_bit_float(b)) || (b == DType::float32 && is_16_bit_float(a));
 }
-/// Of statistics and of gradients of weights: fp64 beside fp64, else fp32.
-inline DType accumulation_dtype(DType dtype) { return dtype == DType::float64 ? dtype : DType::float32; }
 
 /// fp64 goes to the oracle, everything else to the vector code.
 inline bool is_double(const tensor::ViewBase& view) { return view.dtype == DType::float64; }
@@ -34,8 +33,8 @@ inline void check_wide(const tensor::ViewBase& view, const char* name) {
 /// `stream` has the dtype of `other`, or is float32 beside a 16-bit one (a residual stream of more precision).
 inline void check_stream(const tensor::ViewBase& stream, const char* name, const tensor::ViewBase& other,
                          const char* other_name) {
-  MEGATRON_CHECK(stream.dtype == other.dtype || (stream.dtype == DType::float32 && is_half(other.dtype)), name, " is ",
-                 dtype_name(stream.dtype), ", ", other_name, " is ", dtype_name(other.dtype));
+  MEGATRON_CHECK(stream.dtype == other.dtype || (stream.dtype == DType::float32 && is_16_bit_float(other.dtype)), name,
+                 " is ", dtype_name(stream.dtype), ", ", other_name, " is ", dtype_name(other.dtype));
 }
 inline void check_meet(const tensor::ViewBase& a, const char* name_a, const tensor::ViewBase& b, const char* name_b) {
   MEGATRON_CHECK(may_meet(a.dtype, b.dtype), name_a, " is ", dtype_name(a.dtype), ", ", name_b, " is ",

@@ -28,7 +28,7 @@ void embedding_forward(Executor& exec, ConstTensorView table, const std::int64_t
     embedding_forward_body<double>(exec, table, ids, first_row, y);
   else if (y.dtype != table.dtype)
     cpu::embedding_forward(exec, table, ids, first_row, y);
-  else if (is_half(y.dtype))  // a copy, whatever the bits mean
+  else if (is_16_bit_float(y.dtype))  // a copy, whatever the bits mean
     embedding_forward_body<std::uint16_t>(exec, as_bits(table), ids, first_row, as_bits(y));
   else
     embedding_forward_body<float>(exec, table, ids, first_row, y);
@@ -46,7 +46,7 @@ void embedding_backward(Executor& exec, ConstTensorView dy, const std::int64_t* 
   if (exec.is_meta() || dy.numel() == 0) return;
   if (is_double(dy))
     embedding_backward_body<double>(exec, dy, ids, first_row, table_grad);
-  else if (is_half(dy.dtype))
+  else if (is_16_bit_float(dy.dtype))
     cpu::embedding_backward(exec, dy, ids, first_row, table_grad);
   else
     embedding_backward_body<float>(exec, dy, ids, first_row, table_grad);

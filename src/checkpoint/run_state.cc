@@ -45,6 +45,13 @@ void each_schedule_field(Schedule& schedule, F&& f) {
   f("weight_decay_incr_samples", schedule.weight_decay_incr_samples);
 }
 
+template <typename Scaler, typename F>
+void each_scaler_field(Scaler& scaler, F&& f) {
+  f("scale", scaler.scale);
+  f("growth_tracker", scaler.growth_tracker);
+  f("hysteresis_tracker", scaler.hysteresis_tracker);
+}
+
 Json parse_object(const std::string& text, const char* what) {
   Json json = Json::parse(text, nullptr, false);
   MEGATRON_CHECK(json.is_object(), what, " is not a JSON object");
@@ -110,6 +117,10 @@ std::string run_state_to_json(const RunState& state) {
   each_count(state, [&](const char* key, const std::int64_t& field) { json[key] = field; });
   Json& schedule = json["schedule"] = Json::object();
   each_schedule_field(state.schedule, [&](const char* key, const auto& field) { schedule[key] = field; });
+  if (state.loss_scaler.has_value()) {
+    Json& scaler = json["loss_scaler"] = Json::object();
+    each_scaler_field(*state.loss_scaler, [&](const char* key, const auto& field) { scaler[key] = field; });
+  }
   json["run"] = parse_object(state.run_json, "the description of the run");
   json["tokenizer"] = parse_object(state.tokenizer_json, "the description of the tokenizer");
   return json.dump(1) + "\n";
@@ -130,6 +141,11 @@ RunState run_state_from_json(const std::string& text, const std::string& path) {
   Fields schedule(fields.object("schedule"), "schedule", path);
   each_schedule_field(state.schedule, schedule);
   schedule.refuse_others();
+  if (json.contains("loss_scaler")) {
+    Fields scaler(fields.object("loss_scaler"), "loss_scaler", path);
+    each_scaler_field(state.loss_scaler.emplace(), scaler);
+    scaler.refuse_others();
+  }
   state.run_json = fields.object("run").dump();
   state.tokenizer_json = fields.object("tokenizer").dump();
   fields.refuse_others();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace megatron::checkpoint {
@@ -19,6 +20,14 @@ struct ScheduleState {
   bool operator==(const ScheduleState&) const = default;
 };
 
+/// Of float16 training (train/loss_scaler.h).
+struct LossScalerState {
+  double scale = 1.0;
+  std::int64_t growth_tracker = 0;  // steps since the last overflow or growth
+  double hysteresis_tracker = 0;    // overflows left before the scale falls; may be negative
+  bool operator==(const LossScalerState&) const = default;
+};
+
 struct RunState {
   std::int64_t iteration = 0;         // steps done, skipped ones included
   std::int64_t consumed_samples = 0;  // training samples taken, the position in the global sample order
@@ -28,6 +37,7 @@ struct RunState {
   std::int64_t num_updates = 0;         // updates of the optimizer: the step count of Adam's bias correction
   std::int64_t scheduler_samples = 0;   // where the schedules stand
   ScheduleState schedule;
+  std::optional<LossScalerState> loss_scaler = {};
   /// JSON objects, kept as they are: the run's description (train/run_json.h) and the tokenizer's.
   std::string run_json = "{}";
   std::string tokenizer_json = "{}";

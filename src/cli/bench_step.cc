@@ -204,7 +204,7 @@ int bench_step(Arguments args) {
   const bool one_process = launcher_size() <= 1;
   const double library =
       one_process && !request.quick_peak
-          ? library_matmul_peak(r.threads_per_rank * parsed.spec.parallel.world_size, train::product_type(parsed.spec))
+          ? library_matmul_peak(r.threads_per_rank * parsed.spec.parallel.world_size, parsed.spec.numerics.params_dtype)
           : 0.0;
   print_bench(result_json(request, parsed.spec, r, library), request.json);
   if (log.profile && !request.json) std::fputs(train::profile_table(r.profile).c_str(), stdout);

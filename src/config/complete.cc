@@ -30,8 +30,8 @@ Switches switches_of(const spec::RunSpec& run) {
   s.num_query_groups = m.num_query_groups;
   s.use_rope_scaling = m.rope_scaling.has_value();
   if (m.rope_scaling) s.rope_scaling_factor = m.rope_scaling->factor;
-  s.bf16 = run.numerics.params_dtype == spec::ParamsDType::bfloat16;
-  s.fp16 = run.numerics.params_dtype == spec::ParamsDType::float16;
+  s.bf16 = run.numerics.params_dtype == DType::bfloat16;
+  s.fp16 = run.numerics.params_dtype == DType::float16;
   if (m.vocab_size > 0) s.vocab_size = m.vocab_size;
   if (run.parallel.world_size > 0) s.world_size = run.parallel.world_size;
   s.distributed_backend = run.distributed_backend.value_or(s.distributed_backend);

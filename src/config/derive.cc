@@ -55,9 +55,7 @@ void derive_sizes(Draft& d) {
     m.rope_scaling.emplace();
     m.rope_scaling->factor = s.rope_scaling_factor;
   }
-  d.run.numerics.params_dtype = s.bf16   ? spec::ParamsDType::bfloat16
-                                : s.fp16 ? spec::ParamsDType::float16
-                                         : spec::ParamsDType::float32;
+  d.run.numerics.params_dtype = s.bf16 ? DType::bfloat16 : s.fp16 ? DType::float16 : DType::float32;
 }
 
 void derive_recompute(Draft& d) {

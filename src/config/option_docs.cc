@@ -16,7 +16,6 @@ constexpr const char* kDifferences[] = {
      "head waits for the reduction of its dx."),
     "SIGTERM and SIGINT are always handled: the run saves and stops after the iteration.",
     "Layers that do not divide over the stages are split unevenly instead of refused; the split is printed.",
-    "--bf16 and --fp16 are accepted; this version computes in float32 and says so.",
 };
 
 std::string argument_text(const Option& o) {

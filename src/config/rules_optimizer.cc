@@ -104,7 +104,14 @@ void muon(RuleContext& c) {
 void precision(RuleContext& c) {
   const bool bf16 = c.switches().bf16, fp16 = c.switches().fp16;
   if (bf16 && fp16) c.exclusive("--bf16", "--fp16");
-  if (bf16 || fp16) c.notice(str_cat(bf16 ? "--bf16" : "--fp16", ": this version computes in float32"));
+  if (!fp16)
+    for (const std::string_view name :
+         {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis"})
+      if (c.given(name)) c.notice(str_cat(name, ": only with --fp16, no effect here"));
+  const spec::LossScaleSpec& scale = c.run().numerics.loss_scale;
+  if (fp16 && scale.initial < scale.minimum)
+    c.error({"--initial-loss-scale", "--min-loss-scale"},
+            str_cat("starts below the minimum; nearest: ", scale.minimum));
 }
 
 }  // namespace

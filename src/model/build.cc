@@ -30,25 +30,26 @@ void fill_box(kernels::Executor& exec, const nn::Initializer& init, PhiloxKey ke
   }
 }
 
-void initialize(kernels::Executor& exec, nn::Parameter& parameter, std::uint64_t seed) {
+void initialize(kernels::Executor& exec, const nn::Parameter& parameter, std::uint64_t seed, Tensor& values) {
   const spec::Sharding& sharding = parameter.sharding;
   const PhiloxKey key = make_philox_key(seed, RandomPurpose::initialization, name_hash(parameter.name));
   std::int64_t covered = 0;
   for (const spec::Piece& piece : sharding.pieces) covered += piece.global.rows;
-  if (covered < sharding.local_rows) kernels::fill_zero(exec, parameter.value);
+  if (covered < sharding.local_rows) kernels::fill_zero(exec, values);
   for (const spec::Piece& piece : sharding.pieces)
     fill_box(exec, parameter.init, key, sharding, piece.global,
-             parameter.value.slice(0, piece.local_row, piece.local_row + piece.global.rows));
+             values.slice(0, piece.local_row, piece.local_row + piece.global.rows));
 }
 
 }  // namespace
 
-std::unique_ptr<Model> build_model(mesh::Rank& rank, const spec::RunSpec& run, DType dtype) {
+std::unique_ptr<Model> build_model(mesh::Rank& rank, const spec::RunSpec& run, std::optional<DType> dtype) {
   const mesh::Mesh& mesh = rank.mesh;
   const std::vector<std::int64_t>& layers = run.parallel.layers_per_stage;
   MEGATRON_CHECK_EQ(static_cast<int>(layers.size()), mesh.placement.num_stages(), "stages of the layer split");
   const nn::LayerSetup setup = {rank.exec.allocator(), mesh.tp, run.parallel.sequence_parallel && !mesh.tp.trivial(),
-                                dtype};
+                                dtype.value_or(run.numerics.params_dtype),
+                                dtype.value_or(run.numerics.residual_dtype())};
   std::vector<std::unique_ptr<Stage>> chunks;
   nn::Parameter* table = nullptr;
   std::int64_t local_layers = 0;
@@ -69,9 +70,19 @@ std::unique_ptr<Model> build_model(mesh::Rank& rank, const spec::RunSpec& run, D
   return std::make_unique<Model>(mesh.placement, mesh.pp.rank(), std::move(chunks));
 }
 
-void initialize_parameters(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, std::uint64_t seed) {
-  for (nn::Parameter* parameter : parameters)
-    if (!nn::shares_table(*parameter, parameters)) initialize(rank.exec, *parameter, seed);
+void initialize_parameters(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, std::uint64_t seed,
+                           const std::function<void(nn::Parameter&, const Tensor&)>& set_weights) {
+  for (nn::Parameter* parameter : parameters) {
+    if (nn::shares_table(*parameter, parameters)) continue;
+    if (!is_16_bit_float(parameter->value.dtype())) {
+      initialize(rank.exec, *parameter, seed, parameter->value);
+      continue;
+    }
+    MEGATRON_CHECK(set_weights != nullptr, "initial weights of ", parameter->name, " have nowhere to go");
+    Tensor values = rank.exec.empty(parameter->value.shape(), DType::float32);
+    initialize(rank.exec, *parameter, seed, values);
+    set_weights(*parameter, values);
+  }
 }
 
 }  // namespace megatron::model

@@ -146,11 +146,11 @@ Tensor LanguageModelHead::backward(Pass& pass, Stash&& stash) {
 }
 
 Tensor LanguageModelHead::logits(Pass& pass, const Tensor& x_TH) {
-  Tensor local = pass.exec.empty({x_TH.size(0), shape_.local_vocab()}, setup_.dtype);
+  Tensor local = pass.exec.empty({x_TH.size(0), shape_.local_vocab()}, setup_.wide_dtype());
   project(pass, x_TH, local);
   Tensor whole = mesh::gather_along_hidden(pass.exec, setup_.tp, std::move(local), "logits");
   if (shape_.vocab == shape_.padded_vocab) return whole;
-  Tensor cut = pass.exec.empty({whole.size(0), shape_.vocab}, setup_.dtype);
+  Tensor cut = pass.exec.empty({whole.size(0), shape_.vocab}, setup_.wide_dtype());
   kernels::copy(pass.exec, whole.slice(1, 0, shape_.vocab), cut);
   return cut;
 }

@@ -42,7 +42,7 @@ class LanguageModelHead {
   Tensor forward(Pass& pass, const Tensor& x_TH, Stash& stash);
   /// dx, shaped as x.
   Tensor backward(Pass& pass, Stash&& stash);
-  /// x [rows, H], the same on all ranks → [rows, vocabulary size] on all ranks.
+  /// x [rows, H], the same on all ranks → [rows, vocabulary size] on all ranks; at least float32.
   Tensor logits(Pass& pass, const Tensor& x_TH);
   void collect(std::vector<Parameter*>& out) { out.push_back(&weight_); }
 

@@ -81,7 +81,8 @@ Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameter
     nn::Parameter& parameter = *range.parameter;
     if (nn::shares_table(parameter, parameters_)) continue;
     Slot slot{range, update_rule(spec_, parameter), {}, {}};
-    if (is_16_bit_float(parameter.value.dtype())) slot.main = add_state("fp32_param", range);
+    if (is_16_bit_float(parameter.value.dtype()))
+      slot.main = add_state("fp32_param", range, MemoryKind::main_parameter);
     for (const char* kind : state_kinds(spec_, slot.rule)) slot.states.push_back(add_state(kind, range));
     if (slot.rule == UpdateRule::muon) {
       MEGATRON_CHECK(range.whole(), parameter.name, ": Muon updates whole matrices, not a part of one");
@@ -92,10 +93,10 @@ Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameter
   if (spec_.kind == spec::OptimizerKind::muon) muon_ = std::make_unique<Muon>(rank_, spec_, matrices);
 }
 
-Tensor Optimizer::add_state(const char* kind, const ParameterRange& range) {
+Tensor Optimizer::add_state(const char* kind, const ParameterRange& range, MemoryKind memory) {
   const Tensor& value = range.parameter->value;
   const Shape shape = range.whole() ? value.shape() : Shape{range.size()};
-  Tensor tensor = rank_.exec.zeros(shape, accumulation_dtype(value.dtype()), MemoryKind::optimizer);
+  Tensor tensor = rank_.exec.zeros(shape, accumulation_dtype(value.dtype()), memory);
   states_.push_back({kind, range, tensor});
   return tensor;
 }

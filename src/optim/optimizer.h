@@ -77,7 +77,7 @@ class Optimizer {
   };
   void update(const UpdateInput& input, double grad_scale);
   void update_slot(Slot& slot, const UpdateScalars& scalars);
-  Tensor add_state(const char* kind, const ParameterRange& range);
+  Tensor add_state(const char* kind, const ParameterRange& range, MemoryKind memory = MemoryKind::optimizer);
   const mesh::Group& group() const { return sharded_ ? rank_.mesh.world : rank_.mesh.model; }
 
   mesh::Rank& rank_;

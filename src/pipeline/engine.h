@@ -43,6 +43,7 @@ struct StepOutput {
 struct EngineOptions {
   std::uint64_t seed = 1234;
   bool check_for_nan = true;
+  bool check_gradients = true;  // of what passes between stages too; float16 overflows by design
   double loss_scale = 1.0;
   /// Of the hidden state between stages.
   DType hidden_dtype = DType::float32;
@@ -63,6 +64,8 @@ class Engine {
   /// ("2F0") with that number. Collective over pp and tp.
   StepOutput run_step(std::span<const schedule::Instruction> instructions, std::span<const nn::MicroBatch> batches,
                       nn::GradSink* sink, std::int64_t iteration = -1);
+  /// Multiplies what seeds backward, in all later steps.
+  void set_loss_scale(double scale) { options_.loss_scale = scale; }
   /// See nn::Pass::observe_hidden; kept for all later steps.
   void set_hidden_observer(std::function<void(std::int64_t micro_batch, std::int64_t layer, const Tensor&)> observer);
   /// See nn::Pass::parameter_gate; kept for all later steps, may be null.

@@ -12,8 +12,8 @@ Tensor forward_logits(nn::Pass& pass, model::Model& model, const spec::RunSpec& 
   for (int stage = 0; stage < placement.num_stages(); ++stage) {
     if (!model.holds(stage)) continue;
     if (stage > 0 && !model.holds(stage - 1)) {
-      hidden = pass.exec.empty({pass.batch.shard_end - pass.batch.shard_begin, run.model.hidden_size}, DType::float32,
-                               MemoryKind::communication);
+      hidden = pass.exec.empty({pass.batch.shard_end - pass.batch.shard_begin, run.model.hidden_size},
+                               run.numerics.residual_dtype(), MemoryKind::communication);
       hidden = pp.communicator()->receive(std::move(hidden), placement.rank_of(stage - 1), label).wait();
     }
     if (stage + 1 == placement.num_stages()) return model.stage(stage).forward_logits(pass, hidden, row_begin, row_end);

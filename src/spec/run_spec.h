@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "spec/model_spec.h"
 #include "spec/optimizer_spec.h"
 #include "spec/parallel_spec.h"
@@ -75,11 +76,23 @@ struct LogSpec {
   std::int64_t profile_step_start = 10, profile_step_end = 12;
 };
 
-enum class ParamsDType : std::uint8_t { float32, bfloat16, float16 };
+/// The factor on the loss that keeps float16 gradients above the smallest numbers (arXiv 1710.03740).
+struct LossScaleSpec {
+  std::optional<double> constant;  // unset: dynamic
+  double initial = 4294967296.0, minimum = 1.0;
+  std::int64_t window = 1000;   // steps without an overflow before the scale doubles
+  std::int64_t hysteresis = 2;  // overflows before it halves
+};
 
 struct NumericsSpec {
   std::uint64_t seed = 1234;
-  ParamsDType params_dtype = ParamsDType::float32;  // as asked for; this version computes in float32 and says so
+  /// Of weights and of activations: float32, bfloat16 or float16. Main weights, gradients and optimizer state are
+  /// float32 always.
+  DType params_dtype = DType::float32;
+  bool fp32_residual_connection = false;  // the residual stream is float32 beside 16-bit layers
+  LossScaleSpec loss_scale;               // with float16
+
+  DType residual_dtype() const { return fp32_residual_connection ? DType::float32 : params_dtype; }
 };
 
 /// Faults that a run injects into itself (tests, `--inject-fault`): see comm/fault_plan.h for the text form.

@@ -8,6 +8,8 @@ std::string_view memory_kind_name(MemoryKind kind) {
   switch (kind) {
     case MemoryKind::parameter:
       return "parameters";
+    case MemoryKind::main_parameter:
+      return "main_parameters";
     case MemoryKind::gradient:
       return "gradients";
     case MemoryKind::optimizer:

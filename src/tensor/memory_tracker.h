@@ -8,14 +8,15 @@
 namespace megatron::tensor {
 
 enum class MemoryKind : std::uint8_t {
-  parameter,      // model weights
-  gradient,       // main gradients
-  optimizer,      // moments
-  stash,          // kept between forward and backward; keys and values of earlier tokens
-  activation,     // alive only within a pass
-  communication,  // buffers of collectives and messages
-  scratch,        // workspace of kernels
-  data,           // tables that do not train: rotary cosines and sines
+  parameter,       // model weights
+  main_parameter,  // float32 weights beside 16-bit ones
+  gradient,        // main gradients
+  optimizer,       // moments
+  stash,           // kept between forward and backward; keys and values of earlier tokens
+  activation,      // alive only within a pass
+  communication,   // buffers of collectives and messages
+  scratch,         // workspace of kernels
+  data,            // tables that do not train: rotary cosines and sines
   count_
 };
 

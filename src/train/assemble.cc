@@ -98,8 +98,12 @@ RankParts::RankParts(comm::RankContext& context, const spec::RunSpec& run, Use u
   optimizer_ =
       std::make_unique<optim::Optimizer>(*rank_, model_->parameters(), grad_buffer_->owned(), sharded, run.optimizer);
   optimizer_->count_zeros = run.log.log_num_zeros_in_grad;
-  engine_ = std::make_unique<pipeline::Engine>(*rank_, *model_, run,
-                                               pipeline::EngineOptions{run.numerics.seed, run.log.check_for_nan, 1.0});
+  pipeline::EngineOptions options;
+  options.seed = run.numerics.seed;
+  options.check_for_nan = run.log.check_for_nan;
+  options.check_gradients = run.numerics.params_dtype != DType::float16;
+  options.hidden_dtype = run.numerics.residual_dtype();
+  engine_ = std::make_unique<pipeline::Engine>(*rank_, *model_, run, options);
   engine_->set_parameter_gate(parameter_buffer_.get());
 }
 

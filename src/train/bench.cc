@@ -131,18 +131,6 @@ void take_reports(BenchResult& result, const std::vector<StepReport>& reports, s
 
 }  // namespace
 
-DType product_type(const spec::RunSpec& run) {
-  switch (run.numerics.params_dtype) {
-    case spec::ParamsDType::bfloat16:
-      return DType::bfloat16;
-    case spec::ParamsDType::float16:
-      return DType::float16;
-    case spec::ParamsDType::float32:
-      break;
-  }
-  return DType::float32;
-}
-
 BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64_t steps, bool quick_peak) {
   const std::int64_t measured = warmup + steps;
   const Process process = make_process(run, measured);
@@ -157,7 +145,7 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
     add_memory(result, parts);
   };
   hooks.at_end = [&](RankParts& parts) {
-    const double peak = measure_peak(parts, product_type(run), quick_peak);
+    const double peak = measure_peak(parts, run.numerics.params_dtype, quick_peak);
     const MachineLimits limits = run.log.profile ? measure_limits(parts, /*matmul_seconds=*/0.0) : MachineLimits{};
     const std::lock_guard<std::mutex> lock(mutex);
     result.parameters = parts.num_parameters();

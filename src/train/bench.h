@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/dtype.h"
 #include "spec/run_spec.h"
 #include "tensor/memory_tracker.h"
 #include "train/step_profile.h"
@@ -37,9 +36,6 @@ struct BenchResult {
   double first_loss = 0, last_loss = 0;  // of the first step, and of the last measured one
   StepProfile profile;                   // no ranks without run.log.profile
 };
-
-/// Of the operands of the run's matrix products; the peak is measured with it.
-DType product_type(const spec::RunSpec& run);
 
 /// Trains `warmup` + `steps` steps on random token ids. `quick_peak`: the peak is the best product of one size within
 /// half a second. With run.log.profile or .trace further steps follow, which are

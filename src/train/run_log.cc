@@ -56,6 +56,7 @@ metrics::StepRecord RunLog::record_of(const StepReport& report) const {
   record.model_flops = spec::flops_per_step(run_.model, report.global_batch);
   record.skipped = report.skipped;
   record.nan = report.nan;
+  record.loss_scale = report.loss_scale;
   return record;
 }
 

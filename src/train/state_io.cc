@@ -155,6 +155,7 @@ std::string save_state(RankParts& parts, const Process& process, const RunPositi
   state.consumed_valid_samples = position.consumed_valid_samples;
   state.trained_tokens = position.trained_tokens;
   state.skipped_iterations = position.skipped_iterations;
+  state.loss_scaler = position.loss_scaler;
   state.num_updates = parts.optimizer().num_updates();
   state.scheduler_samples = position.schedule_samples;
   state.schedule = to_state(schedule);
@@ -208,7 +209,8 @@ std::optional<LoadedState> load_state(RankParts& parts) {
     return loaded;
   }
   loaded.position = {state.iteration,         state.consumed_samples, state.consumed_valid_samples,
-                     state.scheduler_samples, state.trained_tokens,   state.skipped_iterations};
+                     state.scheduler_samples, state.trained_tokens,   state.skipped_iterations,
+                     state.loss_scaler};
   loaded.schedule = from_state(state.schedule);
   if (loaded.with_optimizer) {
     parts.optimizer().set_num_updates(state.num_updates);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/run_state.h"
 #include "checkpoint/state_entry.h"
 #include "schedule/lr_schedule.h"
 #include "train/assemble.h"
@@ -21,6 +22,7 @@ struct RunPosition {
   std::int64_t schedule_samples = 0;
   std::int64_t trained_tokens = 0;
   std::int64_t skipped_iterations = 0;
+  std::optional<checkpoint::LossScalerState> loss_scaler = {};  // of float16 runs
 };
 
 /// The weights of this rank, and with `optimizer` its optimizer state. For writing, entries of other data-parallel

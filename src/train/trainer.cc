@@ -13,6 +13,7 @@
 #include "spec/batch_schedule.h"
 #include "train/batches.h"
 #include "train/evaluate.h"
+#include "train/loss_scaler.h"
 #include "train/machine.h"
 #include "train/not_finite.h"
 #include "train/schedules.h"
@@ -60,6 +61,11 @@ class Trainer {
   }
   std::size_t stage_index() { return static_cast<std::size_t>(parts_.mesh().pp.rank()); }
   int pending_signal() const { return process_.stop_signal == nullptr ? 0 : process_.stop_signal->load(); }
+  bool is_float16() const { return run_.numerics.params_dtype == DType::float16; }
+  /// Before a step: tells the engine the scale of its gradients.
+  void set_loss_scale(StepReport& report, std::int64_t num_micro_batches);
+  /// After an update of float16 training; false if the run must end.
+  bool follow_overflow(const optim::UpdateResult& result, StepReport& report);
   bool out_of_time() const {
     return run_.batch.exit_duration_minutes.has_value() &&
            monotonic_seconds() - start_seconds_ > 60.0 * *run_.batch.exit_duration_minutes;
@@ -78,6 +84,8 @@ class Trainer {
   spec::StepBatch batch_;                   // of the step under way
   std::int64_t program_micro_batches_ = 0;  // what program_ was made for
   std::vector<schedule::Instruction> program_;
+  LossScaler scaler_{run_.numerics.loss_scale};
+  double seed_scale_ = 1.0;  // what seeds backward beside the mask
   RunPosition position_;
   StepSummary summary_;  // of the latest step
   TrainOutcome outcome_;
@@ -111,6 +119,7 @@ void Trainer::set_up() {
   if (run_.checkpoint.load.has_value()) loaded = load_state(parts_);
   if (loaded.has_value()) {
     position_ = loaded->position;
+    if (is_float16() && position_.loss_scaler.has_value()) scaler_.restore(*position_.loss_scaler);
     for (const std::string& note : loaded->notes) say(note);
     if (loaded->schedule.has_value() && !run_.batch.skip_train && total_iterations(run_) > 0) {
       const spec::OptimizerSpec& options = run_.optimizer;
@@ -122,7 +131,9 @@ void Trainer::set_up() {
   } else {
     if (run_.checkpoint.load.has_value())
       say(str_cat(*run_.checkpoint.load, " holds no checkpoint: starting at iteration 0"));
-    model::initialize_parameters(parts_.rank(), parts_.model().parameters(), run_.numerics.seed);
+    model::initialize_parameters(
+        parts_.rank(), parts_.model().parameters(), run_.numerics.seed,
+        [this](nn::Parameter& parameter, const Tensor& values) { parts_.set_weights(parameter, values); });
     say(str_cat("weights initialised with seed ", run_.numerics.seed));
   }
   if (!run_.batch.skip_train && position_.iteration < total_iterations(run_)) claim_memory(parts_);
@@ -197,6 +208,8 @@ StepReport Trainer::step() {
   start_batch();
   const std::vector<nn::MicroBatch> batches = next_batches();
   const double data_end = monotonic_seconds();
+  StepReport report;
+  set_loss_scale(report, std::ssize(batches));
   const pipeline::StepOutput output = compute(batches);
 
   StepSummary local = local_summary(parts_.mesh(), output, pending_signal());
@@ -209,7 +222,6 @@ StepReport Trainer::step() {
   }
 
   const double ranks = parts_.mesh().world_size;
-  StepReport report;
   report.iteration = position_.iteration + 1;
   report.consumed_samples = position_.consumed_samples + batch_.global_batch;
   report.global_batch = batch_.global_batch;
@@ -243,11 +255,13 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
     report.skipped = true;
     say(str_cat("iteration ", report.iteration, ": every target is masked, 0 trained tokens: no weight was changed"));
   } else {
-    const optim::UpdateResult result = parts_.update({report.lr, report.weight_decay, report.token_sum, 1.0});
+    const optim::UpdateResult result = parts_.update({report.lr, report.weight_decay, report.token_sum, seed_scale_});
     report.grad_norm = result.grad_norm;
     report.num_zeros = result.num_zeros;
     report.skipped = result.skipped;
-    if (!std::isfinite(result.grad_norm) || !result.first_bad_gradient.empty()) {
+    if (is_float16()) {
+      if (!follow_overflow(result, report)) return;
+    } else if (!std::isfinite(result.grad_norm) || !result.first_bad_gradient.empty()) {
       report.nan = true;
       if (check) return fail(result.first_bad_gradient);
     }
@@ -265,6 +279,25 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
   } else {
     position_.schedule_samples += batch_.global_batch;
   }
+}
+
+void Trainer::set_loss_scale(StepReport& report, std::int64_t num_micro_batches) {
+  if (!is_float16()) return;
+  report.loss_scale = scaler_.scale();
+  const std::int64_t tokens = num_micro_batches * run_.batch.micro_batch_size * run_.model.seq_length;
+  seed_scale_ = std::ldexp(scaler_.scale(), -seed_shift(tokens));
+  parts_.engine().set_loss_scale(seed_scale_);
+}
+
+bool Trainer::follow_overflow(const optim::UpdateResult& result, StepReport& report) {
+  scaler_.update(result.skipped);
+  if (!scaler_.exhausted()) return true;
+  outcome_.reason = EndReason::not_finite;
+  outcome_.error = str_cat("iteration ", report.iteration, ": gradients overflowed in ", LossScaler::kMaxOverflows,
+                           " steps in a row at loss scale ", scaler_.scale(),
+                           run_.numerics.loss_scale.constant.has_value() ? " (--loss-scale)" : " (--min-loss-scale)",
+                           ", the last in ", result.first_bad_gradient);
+  return false;
 }
 
 void Trainer::report_recording() {
@@ -343,6 +376,7 @@ void Trainer::save() {
   if (saved_iteration_ == position_.iteration) return;
   const double start = monotonic_seconds();
   context_.note_progress("save", position_.iteration);
+  if (is_float16()) position_.loss_scaler = scaler_.state();
   outcome_.saved_directory = save_state(parts_, process_, position_, schedule_);
   saved_iteration_ = position_.iteration;
   say(str_cat("saved ", outcome_.saved_directory, " (", format_bytes(checkpoint_bytes(parts_)), ") in ",

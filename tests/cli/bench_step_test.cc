@@ -99,7 +99,7 @@ TEST(BenchKernels, MultiplyIn16Bits) {
     EXPECT_GT(line.at(key).get<double>(), 0.0) << key;
   const CommandResult both = bench_matmul("--bf16 --fp16");
   EXPECT_EQ(both.status, 2);
-  EXPECT_EQ(both.output, "error: --bf16 and --fp16: choose one of them\n");
+  EXPECT_EQ(both.output, "--bf16 and --fp16: choose one of them\n");
 }
 
 TEST(BenchKernels, RefuseWhatCannotBeHeld) {

@@ -65,20 +65,22 @@ std::vector<const char*> state_kinds(const spec::OptimizerSpec& spec, UpdateRule
 
 void update_range(kernels::Executor& exec, const spec::OptimizerSpec& spec, UpdateRule rule,
                   const UpdateScalars& scalars, TensorView weight, ConstTensorView grad,
-                  const std::array<TensorView, 2>& states) {
+                  const std::array<TensorView, 2>& states, TensorView rounded) {
   const double lr = scalars.lr, decay = scalars.weight_decay, scale = scalars.grad_scale;
   const bool first = scalars.num_update == 1;
   switch (rule) {
     case UpdateRule::adamw:
-      return kernels::adamw_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1]);
+      return kernels::adamw_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1], rounded);
     case UpdateRule::adam_l2:
-      return kernels::adam_l2_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1]);
+      return kernels::adam_l2_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1], rounded);
     case UpdateRule::sgd:
-      return kernels::sgd_step(exec, lr, spec.sgd_momentum, decay, scale, first, weight, grad, states[0]);
+      return kernels::sgd_step(exec, lr, spec.sgd_momentum, decay, scale, first, weight, grad, states[0], rounded);
     case UpdateRule::nesterov:
-      return kernels::sgd_nesterov_step(exec, {lr, spec.sgd_momentum, decay, scale, first}, weight, grad, states[0]);
+      return kernels::sgd_nesterov_step(exec, {lr, spec.sgd_momentum, decay, scale, first}, weight, grad, states[0],
+                                        rounded);
     case UpdateRule::lion:
-      return kernels::lion_step(exec, {lr, spec.lion_beta1, spec.lion_beta2, decay, scale}, weight, grad, states[0]);
+      return kernels::lion_step(exec, {lr, spec.lion_beta1, spec.lion_beta2, decay, scale}, weight, grad, states[0],
+                                rounded);
     case UpdateRule::muon:
       break;
   }

@@ -44,8 +44,19 @@ std::int64_t moments(const StageShape& shape, const OptimizerSpec& optimizer) {
 
 std::int64_t live_micro_batches(const RunSpec& run, int stage) {
   const std::int64_t all = run.batch.num_micro_batches;
-  if (run.parallel.schedule == PipelineSchedule::gpipe) return all;
-  return std::min<std::int64_t>(all, run.parallel.pipeline_parallel - stage);
+  const std::int64_t p = run.parallel.pipeline_parallel;
+  switch (run.parallel.schedule) {
+    case PipelineSchedule::gpipe:
+      return all;
+    case PipelineSchedule::zb_h1:
+      return std::min(all, p);
+    case PipelineSchedule::zb_h2:
+      return std::min(all, 2 * p - 1);
+    case PipelineSchedule::from_file:
+      return std::min(all, static_cast<std::int64_t>(run.parallel.pipeline_memory_limit * static_cast<double>(p)));
+    default:
+      return std::min(all, p - stage);
+  }
 }
 
 std::vector<StageMemory> memory_per_stage(const RunSpec& run) {

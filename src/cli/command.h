@@ -26,7 +26,8 @@ int run_options(Arguments args);
 /// What a command takes besides the options of a run, for its --help.
 std::vector<config::CommandOption> generate_options();
 std::vector<config::CommandOption> verify_options();
-std::vector<config::CommandOption> json_option();  // of validate and inspect
+std::vector<config::CommandOption> json_option();  // of validate
+std::vector<config::CommandOption> inspect_options();
 
 /// Name and version of the program, as CMakeLists.txt gives it to the project.
 const char* program_version();

@@ -18,7 +18,6 @@ struct Subject {
 constexpr Subject kSubjects[] = {
     {"ranks", inspect_ranks, config::ParseMode::layout},
     {"model", inspect_model},
-    {"pipeline", inspect_pipeline},
     {"lr", inspect_lr},
 };
 
@@ -26,6 +25,7 @@ constexpr Subject kSubjects[] = {
 
 int run_inspect(Arguments args) {
   if (args.empty()) throw ConfigError("inspect: what? ranks, model, pipeline or lr");
+  if (args.front() == "pipeline") return inspect_pipeline(args.subspan(1));
   for (const Subject& subject : kSubjects) {
     if (args.front() != subject.name) continue;
     const config::ParsedRun run = config::parse_run(args.subspan(1), {subject.needs, json_option(), {}});

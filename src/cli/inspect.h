@@ -1,6 +1,7 @@
 // What `megatron inspect` can show of a run; all of it needs the description only, no tensor and no other rank.
 #pragma once
 
+#include "cli/command.h"
 #include "spec/run_spec.h"
 
 namespace megatron::cli {
@@ -8,7 +9,9 @@ namespace megatron::cli {
 /// Each prints to standard output (a table, or with `json` one JSON document) and returns the exit status.
 int inspect_ranks(const spec::RunSpec& run, bool json);
 int inspect_model(const spec::RunSpec& run, bool json);
-int inspect_pipeline(const spec::RunSpec& run, bool json);
 int inspect_lr(const spec::RunSpec& run, bool json);
+
+/// Takes the command line itself: a schedule can be shown without a run.
+int inspect_pipeline(Arguments args);
 
 }  // namespace megatron::cli

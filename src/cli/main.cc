@@ -33,7 +33,7 @@ constexpr Command kCommands[] = {
     {"validate", megatron::cli::run_validate, "check a configuration and print every derived number", Help::run_table,
      megatron::cli::json_option},
     {"inspect", megatron::cli::run_inspect, "ranks | model | pipeline | lr: look inside, no run needed",
-     Help::run_table, megatron::cli::json_option},
+     Help::run_table, megatron::cli::inspect_options},
     {"preprocess", megatron::cli::run_preprocess, "text or JSON lines to .bin/.idx", Help::itself},
     {"generate", megatron::cli::run_generate, "sample text from a checkpoint", Help::see_options,
      megatron::cli::generate_options},

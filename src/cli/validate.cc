@@ -3,13 +3,21 @@
 
 #include "cli/command.h"
 #include "config/summary.h"
+#include "schedule/batch_check.h"
 
 namespace megatron::cli {
 
 std::vector<config::CommandOption> json_option() { return {{"--json", false, "Print one JSON document."}}; }
 
 int run_validate(Arguments args) {
-  const config::ParsedRun run = config::parse_run(args, {config::ParseMode::validate, json_option(), {}});
+  config::ParsedRun run = config::parse_run(args, {config::ParseMode::validate, json_option(), {}});
+  if (run.accepted() && run.spec.batch.num_micro_batches > 0) {
+    try {
+      schedule::check_batches(run.spec);
+    } catch (const ConfigError& error) {
+      run.errors.push_back(error.what());
+    }
+  }
   const config::Summary summary = config::summarize(run);
   const std::string text =
       run.own.count("--json") > 0 ? config::summary_json(run, summary) + "\n" : config::summary_text(run, summary);

@@ -53,7 +53,7 @@ std::vector<std::string> complete_run(spec::RunSpec& run, std::optional<int> lau
     input.known.push_back({"--world-size", "--world-size", {str_cat(*draft.switches.world_size)}, "command line"});
   Findings findings;
   RuleContext context(tables, input, draft, ParseMode::layout, findings);
-  for (auto table : {model_rules, parallel_rules})
+  for (auto table : {model_rules, parallel_rules, pipeline_rules})
     for (const Rule& rule : table()) rule.check(context);
   if (!derived.split_problem.empty())
     context.error({"--num-layers", "--pipeline-model-parallel-size"}, derived.split_problem);

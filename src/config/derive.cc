@@ -7,7 +7,6 @@
 #include "base/units.h"
 #include "config/text_value.h"
 #include "spec/batch_schedule.h"
-#include "spec/layer_split.h"
 #include "spec/model_count.h"
 
 namespace megatron::config {
@@ -109,61 +108,6 @@ void derive_world(Draft& d, Derived& out, std::optional<int> launcher) {
   if (backend == "local" || backend == "mpi") d.run.distributed_backend = backend;
 }
 
-/// Virtual stages per rank, or 0 where the layers do not divide into them; `problem` says why.
-int derive_chunks(const Draft& d, std::string& problem) {
-  const auto& i = d.described.interleaving;
-  const auto& p = d.run.parallel;
-  if (i.virtual_stages_per_rank) return static_cast<int>(*i.virtual_stages_per_rank);
-  if (!i.layers_per_virtual_stage) return 1;
-  const std::int64_t total = d.run.model.num_layers + (p.account_for_embedding_in_pipeline_split ? 1 : 0) +
-                             (p.account_for_loss_in_pipeline_split ? 1 : 0);
-  const std::int64_t per_rank = total / p.pipeline_parallel;
-  if (p.decoder_first_pipeline_num_layers || p.decoder_last_pipeline_num_layers) {
-    problem =
-        "uneven pipeline split needs --num-virtual-stages-per-pipeline-rank, not "
-        "--num-layers-per-virtual-pipeline-stage";
-  } else if (total % p.pipeline_parallel != 0 || per_rank % *i.layers_per_virtual_stage != 0) {
-    problem = str_cat(total, " layers do not divide into pipeline size ", p.pipeline_parallel, " x ",
-                      *i.layers_per_virtual_stage, " layers per virtual stage");
-  }
-  return problem.empty() ? static_cast<int>(per_rank / *i.layers_per_virtual_stage) : 0;
-}
-
-void derive_split(Draft& d, Derived& out) {
-  auto& p = d.run.parallel;
-  const auto& m = d.run.model;
-  if (m.num_layers == 0) return;
-  try {
-    std::vector<std::vector<spec::LayerRange>> ranges;
-    if (d.described.interleaving.layout) {
-      ranges = spec::split_by_layout(*d.described.interleaving.layout, p.pipeline_parallel, m.num_layers,
-                                     d.described.mtp_num_layers);
-    } else {
-      const int chunks = derive_chunks(d, out.split_problem);
-      if (chunks == 0) return;
-      const spec::LayerSplit split{m.num_layers,
-                                   p.pipeline_parallel,
-                                   chunks,
-                                   p.decoder_first_pipeline_num_layers,
-                                   p.decoder_last_pipeline_num_layers,
-                                   p.account_for_embedding_in_pipeline_split,
-                                   p.account_for_loss_in_pipeline_split};
-      out.automatic_split = spec::needs_automatic_split(split);
-      ranges = spec::split_layers(split);
-    }
-    for (const auto& rank : ranges) {
-      auto& counts = d.described.layers_per_stage.emplace_back();
-      for (const auto& range : rank) counts.push_back(range.count);
-    }
-    const std::size_t chunks = ranges.front().size();
-    p.layers_per_stage = spec::layers_per_stage(ranges);
-    p.virtual_chunks = static_cast<int>(chunks);
-    if (chunks > 1) d.described.virtual_pipeline_size = static_cast<std::int64_t>(chunks);
-  } catch (const ConfigError& error) {
-    out.split_problem = error.what();
-  }
-}
-
 void derive_experts(Draft& d, Derived& out) {
   auto& moe = d.described.moe;
   if (!moe.num_experts || d.run.model.num_layers == 0) return;
@@ -233,7 +177,7 @@ Derived derive(Draft& d, std::optional<int> launcher_world_size) {
   derive_world(d, out, launcher_world_size);
   derive_vocabulary(d, out);
   out.too_large = is_too_large(d);
-  derive_split(d, out);
+  derive_pipeline(d, out);
   derive_experts(d, out);
   derive_batch(d, out);
   derive_rest(d);

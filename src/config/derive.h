@@ -28,6 +28,8 @@ struct Derived {
 
 /// `launcher_world_size`: processes that mpirun or srun started, if any.
 Derived derive(Draft& draft, std::optional<int> launcher_world_size);
+/// The part of `derive` that concerns pipeline schedule, virtual stages and layers of stages.
+void derive_pipeline(Draft& draft, Derived& out);
 /// Sets the vocabulary and the padded size that follows from it, once a tokenizer is known.
 void set_vocabulary(spec::ModelSpec& model, std::int64_t vocab_size, int tensor_parallel);
 

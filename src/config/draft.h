@@ -30,6 +30,7 @@ struct Switches {
   std::string no_weight_decay_cond_type;
   std::optional<std::string> split;
   std::string distributed_backend = "nccl";
+  std::string pipeline_schedule;  // empty: by the virtual stages
   std::optional<std::string> vocab_file, merge_file, tokenizer_model;
   bool decrease_batch_size_if_needed = false;
   std::vector<std::string> rampup_batch_size;  // three whole numbers

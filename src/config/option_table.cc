@@ -19,8 +19,8 @@ std::string range_text(const Option& option) {
 }
 
 OptionTable::OptionTable() {
-  for (auto topic : {model_options, parallel_options, recompute_options, optimizer_options, batch_options, data_options,
-                     checkpoint_options, log_options, described_options}) {
+  for (auto topic : {model_options, parallel_options, pipeline_options, recompute_options, optimizer_options,
+                     batch_options, data_options, checkpoint_options, log_options, described_options}) {
     std::vector<Option> rows = topic();
     std::move(rows.begin(), rows.end(), std::back_inserter(options_));
   }

@@ -11,6 +11,7 @@ namespace megatron::config {
 std::vector<Option> model_options();
 std::vector<Option> parallel_options();
 std::vector<Option> recompute_options();
+std::vector<Option> pipeline_options();
 std::vector<Option> optimizer_options();
 std::vector<Option> batch_options();
 std::vector<Option> data_options();

@@ -5,7 +5,6 @@ namespace {
 
 constexpr const char* kExperts = "mixture of experts is not built in this version | a dense model";
 constexpr const char* kLatent = "multi-latent attention is not built in this version | --group-query-attention";
-constexpr const char* kInterleaving = "interleaved stages are not built in this version | the plain 1F1B schedule";
 constexpr const char* kLinearAttention = "linear attention is not built in this version | softmax attention";
 
 std::vector<Option> expert_rows() {
@@ -122,33 +121,6 @@ std::vector<Option> attention_rows() {
 
 std::vector<Option> layout_rows() {
   std::vector<Option> rows;
-  auto add = [&rows](Option&& o) {
-    if (o.not_built.empty()) o.not_built = kInterleaving;
-    rows.push_back(std::move(o));
-  };
-  add(value(
-          "--num-layers-per-virtual-pipeline-stage",
-          [](Draft & d) -> auto& { return d.described.interleaving.layers_per_virtual_stage; },
-          "Layers of a virtual stage.")
-          .at_least(1));
-  add(value(
-          "--num-virtual-stages-per-pipeline-rank",
-          [](Draft & d) -> auto& { return d.described.interleaving.virtual_stages_per_rank; },
-          "Virtual stages of a rank.")
-          .at_least(1));
-  add(value(
-          "--microbatch-group-size-per-virtual-pipeline-stage",
-          [](Draft & d) -> auto& { return d.described.interleaving.micro_batch_group_size; },
-          "Micro-batches that pass a virtual stage in a row.")
-          .at_least(1));
-  add(off_flag(
-      "--no-overlap-p2p-communication", "overlap_p2p_comm",
-      [](Draft & d) -> auto& { return d.described.interleaving.overlap_p2p; },
-      "Stage exchanges of the interleaved schedule do not overlap."));
-  add(value(
-          "--pipeline-model-parallel-layout", [](Draft & d) -> auto& { return d.described.interleaving.layout; },
-          "What each stage holds, as E (embedding), t (layer), m (prediction layer), L (loss).")
-          .unbuilt("free pipeline layouts are not built in this version | --decoder-first-pipeline-num-layers"));
   rows.push_back(value(
                      "--context-parallel-size", [](Draft & d) -> auto& { return d.run.parallel.context_parallel; },
                      "Ranks that share each sequence.")

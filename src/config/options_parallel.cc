@@ -47,11 +47,6 @@ std::vector<Option> parallel_options() {
       "--account-for-loss-in-pipeline-split",
       [](Draft & d) -> auto& { return d.run.parallel.account_for_loss_in_pipeline_split; },
       "The loss counts as a layer of the last stage."));
-  add(choice(
-          "--pipeline-schedule", [](Draft & d) -> auto& { return d.run.parallel.schedule; },
-          {{"1f1b", spec::PipelineSchedule::one_f_one_b}, {"gpipe", spec::PipelineSchedule::gpipe}},
-          "Order of forward and backward passes over the stages.")
-          .our_own());
   add(flag(
       "--use-tp-pp-dp-mapping", [](Draft & d) -> auto& { return d.run.parallel.use_tp_pp_dp_mapping; },
       "Pipeline neighbours before data-parallel neighbours in the rank order."));

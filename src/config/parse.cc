@@ -171,8 +171,8 @@ class Parser {
 
   void run_rules(const Derived& derived) {
     RuleContext context(tables_, input_, draft_, options_.mode, findings_);
-    for (auto table : {model_rules, parallel_rules, recompute_rules, batch_rules, optimizer_rules, data_rules,
-                       needs_rules, foreign_rules})
+    for (auto table : {model_rules, parallel_rules, pipeline_rules, recompute_rules, batch_rules, optimizer_rules,
+                       data_rules, needs_rules, foreign_rules})
       for (const Rule& rule : table()) rule.check(context);
     if (!derived.split_problem.empty())
       context.error({"--num-layers", "--pipeline-model-parallel-size"}, derived.split_problem);

@@ -68,6 +68,7 @@ struct Rule {
 std::vector<Rule> model_rules();
 std::vector<Rule> parallel_rules();
 std::vector<Rule> recompute_rules();
+std::vector<Rule> pipeline_rules();
 std::vector<Rule> optimizer_rules();
 std::vector<Rule> batch_rules();
 std::vector<Rule> data_rules();

@@ -67,20 +67,6 @@ void uneven_split(RuleContext& c) {
     c.error({"--pipeline-model-parallel-layout"}, "excludes the options that set or count single stages");
 }
 
-void interleaving(RuleContext& c) {
-  const auto& i = c.draft().described.interleaving;
-  if (i.layers_per_virtual_stage && i.virtual_stages_per_rank)
-    c.exclusive("--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank");
-  if (!c.draft().described.virtual_pipeline_size) return;
-  const int stages = c.run().parallel.pipeline_parallel;
-  if (stages == 1)
-    c.error({"--pipeline-model-parallel-size"}, "virtual stages need more than one pipeline stage; nearest: 2");
-  if (stages == 2 && !i.overlap_p2p)
-    c.error({"--pipeline-model-parallel-size", "--no-overlap-p2p-communication"},
-            "with 2 stages the next and the previous stage are the same rank, so exchanges of virtual stages must "
-            "overlap");
-}
-
 void experts(RuleContext& c) {
   const auto& d = c.draft().described.moe;
   const auto& p = c.run().parallel;
@@ -125,7 +111,6 @@ std::vector<Rule> parallel_rules() {
           {"layer split", layer_split},
           {"data-parallel sharding", data_parallel_sharding},
           {"uneven", uneven_split},
-          {"interleaving", interleaving},
           {"experts", experts},
           {"context", context}};
 }

@@ -145,7 +145,7 @@ Tensor Muon::gathered(const Plan& plan, Tensor update) const {
 }
 
 void Muon::update(const nn::Parameter& parameter, const UpdateScalars& scalars, Tensor weight, const Tensor& grad,
-                  Tensor momentum) {
+                  Tensor momentum, Tensor rounded) {
   const auto found = plans_.find(&parameter);
   MEGATRON_CHECK(found != plans_.end(), parameter.name, " is not one of the matrices");
   const Plan& plan = found->second;
@@ -184,7 +184,13 @@ void Muon::update(const nn::Parameter& parameter, const UpdateScalars& scalars, 
       kernels::copy(
           exec, matrix.slice(0, block.row, block.row + block.rows).slice(1, block.col, block.col + block.cols), piece);
       Tensor target = weight.slice(0, block.local_row, block.local_row + block.rows).flat();
-      kernels::weighted_sum(exec, shrink, target, -factor, piece.flat(), target);
+      TensorView copy;
+      Tensor rows;
+      if (rounded.defined()) {
+        rows = rounded.slice(0, block.local_row, block.local_row + block.rows).flat();
+        copy = rows.view();
+      }
+      kernels::weighted_sum(exec, shrink, target, -factor, piece.flat(), target, copy);
     }
   }
 }

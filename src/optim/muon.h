@@ -22,13 +22,14 @@ class Muon {
 
   /// buf = μ·buf + (1 − μ)·g; u = (1 − μ)·g + μ·buf with Nesterov, else buf; p = p·(1 − lr·wd) − lr·s·NS(u), where s is
   /// the factor of muon_scale for the whole matrix × the extra factor. `weight`, `grad` and `momentum` are this rank's
-  /// shard of `parameter`, dense, fp32 or fp64 alike; grad is left as it is. Collective over tp (all ranks call it for
-  /// the same matrices in the same order), except blockwise.
+  /// shard of `parameter`, dense, fp32 or fp64 alike; grad is left as it is. `rounded` (may be undefined): bfloat16 or
+  /// float16 of the shard's shape, becomes the new weight rounded to nearest even. Collective over tp (all ranks call
+  /// it for the same matrices in the same order), except blockwise.
   ///
   /// Level 0: duplicated and distributed give the bits of one rank that holds the whole matrix. Blockwise
   /// orthogonalises each shard by itself: another result at each tensor-parallel size, as in Megatron.
   void update(const nn::Parameter& parameter, const UpdateScalars& scalars, Tensor weight, const Tensor& grad,
-              Tensor momentum);
+              Tensor momentum, Tensor rounded = {});
 
  private:
   /// Rows [row, row + rows) × columns [col, col + cols) of matrix `part` are rows from local_row on of rank `holder`.

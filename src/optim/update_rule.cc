@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "kernels/elementwise.h"
 #include "kernels/optimizer_step.h"
 #include "kernels/optimizer_variants.h"
 
@@ -67,27 +66,25 @@ std::vector<const char*> state_kinds(const spec::OptimizerSpec& spec, UpdateRule
 void update_range(kernels::Executor& exec, const spec::OptimizerSpec& spec, UpdateRule rule,
                   const UpdateScalars& scalars, TensorView weight, ConstTensorView grad,
                   const std::array<TensorView, 2>& states, TensorView rounded) {
-  MEGATRON_CHECK(is_elementwise(rule), "Muon updates whole matrices, not ranges of ", weight.numel(), " elements");
   const double lr = scalars.lr, decay = scalars.weight_decay, scale = scalars.grad_scale;
   const bool first = scalars.num_update == 1;
   switch (rule) {
     case UpdateRule::adamw:
       return kernels::adamw_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1], rounded);
     case UpdateRule::adam_l2:
-      kernels::adam_l2_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1]);
-      break;
+      return kernels::adam_l2_step(exec, adam_step(spec, scalars), weight, grad, states[0], states[1], rounded);
     case UpdateRule::sgd:
       return kernels::sgd_step(exec, lr, spec.sgd_momentum, decay, scale, first, weight, grad, states[0], rounded);
     case UpdateRule::nesterov:
-      kernels::sgd_nesterov_step(exec, {lr, spec.sgd_momentum, decay, scale, first}, weight, grad, states[0]);
-      break;
+      return kernels::sgd_nesterov_step(exec, {lr, spec.sgd_momentum, decay, scale, first}, weight, grad, states[0],
+                                        rounded);
     case UpdateRule::lion:
-      kernels::lion_step(exec, {lr, spec.lion_beta1, spec.lion_beta2, decay, scale}, weight, grad, states[0]);
-      break;
+      return kernels::lion_step(exec, {lr, spec.lion_beta1, spec.lion_beta2, decay, scale}, weight, grad, states[0],
+                                rounded);
     case UpdateRule::muon:
       break;
   }
-  if (rounded.pointer != nullptr) kernels::copy(exec, weight, rounded);
+  MEGATRON_CHECK(is_elementwise(rule), "Muon updates whole matrices, not ranges of ", weight.numel(), " elements");
 }
 
 }  // namespace megatron::optim

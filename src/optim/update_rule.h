@@ -31,7 +31,7 @@ struct UpdateScalars {
 
 /// Updates `weight` and the states in place from `grad`: flat, dense, of equal length, one floating dtype. Level 0: an
 /// element's bits depend on its own operands alone, so ranges may be cut anywhere. `rule` is elementwise. `rounded`
-/// (may be a null view): the new weights in a 16-bit type, rounded to nearest even.
+/// (may be null): bfloat16 or float16, becomes the new weight rounded to nearest even.
 ///
 /// AdamW (arXiv 1711.05101): p −= lr·(m̂/(√v̂ + eps) + wd·p). Adam with L2: the decay is added to the gradient first.
 ///
@@ -40,6 +40,6 @@ struct UpdateScalars {
 /// Lion (arXiv 2302.06675): p −= lr·(sign(β1·m + (1 − β1)·g) + wd·p); m = β2·m + (1 − β2)·g.
 void update_range(kernels::Executor& exec, const spec::OptimizerSpec& spec, UpdateRule rule,
                   const UpdateScalars& scalars, TensorView weight, ConstTensorView grad,
-                  const std::array<TensorView, 2>& states, TensorView rounded);
+                  const std::array<TensorView, 2>& states, TensorView rounded = {});
 
 }  // namespace megatron::optim

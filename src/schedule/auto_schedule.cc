@@ -15,7 +15,7 @@ namespace megatron::schedule {
 namespace {
 
 /// Passes that the search may try, all candidates together: well under a second.
-constexpr std::int64_t kMostTriedPasses = 6'000'000;
+constexpr std::int64_t kMostTriedPasses = 4'000'000;
 constexpr double kSlack = 1e-9;
 
 /// With one stage per rank: rank r warms up with round(base + slope·(p − 1 − r)) forward passes, then I and F in turn.
@@ -164,12 +164,6 @@ std::int64_t smallest_stashes(const spec::StagePlacement& placement, std::int64_
   return std::min<std::int64_t>(num_micro_batches, p);
 }
 
-/// Four decimals, rounded up, so that what is named is enough.
-std::string limit_text(double limit) {
-  std::string text = str_cat(std::ceil(limit * 1e4 - 1e-6) / 1e4);
-  return text;
-}
-
 void check_request(const AutoRequest& request) {
   const spec::StagePlacement& placement = request.placement;
   const bool v = placement.kind == spec::PlacementKind::v;
@@ -197,6 +191,8 @@ void check_request(const AutoRequest& request) {
 double smallest_memory_limit(const spec::StagePlacement& placement, std::int64_t num_micro_batches) {
   return static_cast<double>(smallest_stashes(placement, num_micro_batches)) / placement.num_stages();
 }
+
+std::string limit_text(double limit) { return str_cat(std::ceil(limit * 1e4 - 1e-6) / 1e4); }
 
 Program auto_schedule(const AutoRequest& request) {
   check_request(request);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "schedule/instruction.h"
 #include "spec/parallel_spec.h"
@@ -22,6 +23,9 @@ struct AutoRequest {
 /// The least limit that `auto_schedule` takes: that of 1F1B with one stage per rank; 2⌈(p − 1)/3⌉ + 2 stashes of half a
 /// rank in V placement (V-Min of arXiv 2405.15362), less with few micro-batches.
 double smallest_memory_limit(const spec::StagePlacement& placement, std::int64_t num_micro_batches);
+
+/// A limit as text: four decimals at most, rounded up, so that what is named is enough.
+std::string limit_text(double limit);
 
 /// The best program found, without communication: F and I in an order made from few parameters, each W as late as
 /// memory allows unless it fills a gap; the parameters with the shortest longest span win, the first on a tie.

@@ -116,16 +116,23 @@ double largest(const std::vector<double>& values) {
 }  // namespace
 
 double duration_of(const Instruction& instruction, const Durations& durations) {
-  const double scale = durations.scale.empty() ? 1.0 : durations.scale[static_cast<std::size_t>(instruction.stage)];
+  const auto stage = static_cast<std::size_t>(instruction.stage);
+  const double scale = durations.scale.empty() ? 1.0 : durations.scale[stage];
+  PassTimes times{durations.forward, durations.backward_input, durations.backward_weight};
+  double backward = durations.backward;
+  if (!durations.of_stage.empty()) {
+    times = durations.of_stage[stage];
+    backward = times.backward_input + times.backward_weight;
+  }
   switch (instruction.op) {
     case Op::forward:
-      return durations.forward * scale;
+      return times.forward * scale;
     case Op::backward:
-      return durations.backward * scale;
+      return backward * scale;
     case Op::backward_input:
-      return durations.backward_input * scale;
+      return times.backward_input * scale;
     case Op::backward_weight:
-      return durations.backward_weight * scale;
+      return times.backward_weight * scale;
     default:
       return 0.0;
   }
@@ -142,6 +149,8 @@ double Timeline::makespan_bubble_rate() const { return total > 0.0 ? 1.0 - busie
 Timeline simulate(const Program& program, const Durations& durations) {
   MEGATRON_CHECK(durations.scale.empty() || std::ssize(durations.scale) == program.placement.num_stages(),
                  "scales of the stages");
+  MEGATRON_CHECK(durations.of_stage.empty() || std::ssize(durations.of_stage) == program.placement.num_stages(),
+                 "times of the stages");
   std::int64_t most = 0;
   for (const std::vector<Instruction>& list : program.lists)
     for (const Instruction& instruction : list) {

@@ -9,6 +9,11 @@
 
 namespace megatron::schedule {
 
+/// Times of one stage's passes.
+struct PassTimes {
+  double forward = 1.0, backward_input = 1.0, backward_weight = 1.0;
+};
+
 /// Durations of a stage's passes, in any unit of time.
 struct Durations {
   double forward = 1.0;
@@ -19,6 +24,8 @@ struct Durations {
   double message = 0.0;
   /// Passes of virtual stage s take scale[s] times as long (layers of the stage, say); empty: all 1.
   std::vector<double> scale = {};
+  /// F, I and W of each virtual stage (B = I + W) instead of the common values; empty: those.
+  std::vector<PassTimes> of_stage = {};
 };
 
 /// The duration of a pass; 0 for a message.

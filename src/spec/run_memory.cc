@@ -3,11 +3,12 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/units.h"
 
 namespace megatron::spec {
 namespace {
 
-constexpr std::int64_t kBytes = 4;  // float32
+constexpr std::int64_t kBytes = 4;  // float32: of gradients, main weights, optimizer state
 
 /// Shapes of the virtual stages of pipeline rank `rank`, in chunk order.
 std::vector<StageShape> shapes_of(const RunSpec& run, int rank) {
@@ -20,7 +21,7 @@ std::vector<StageShape> shapes_of(const RunSpec& run, int rank) {
     const int stage = placement.stage_of(rank, chunk);
     const bool first = stage == 0, last = stage + 1 == placement.num_stages();
     StageShape shape = stage_shape(run.model, {p.tensor_parallel, p.sequence_parallel},
-                                   p.layers_per_stage[static_cast<std::size_t>(stage)], first, last);
+                                   p.layers_per_stage[static_cast<std::size_t>(stage)], first, last, run.recompute);
     has_table = has_table || first;
     shape.head_shares_memory = last && has_table && run.model.tied();
     shapes.push_back(shape);
@@ -56,23 +57,40 @@ std::int64_t moments(const StageShape& shape, const OptimizerSpec& optimizer) {
 
 std::int64_t live_micro_batches(const RunSpec& run, int pipeline_rank) {
   const std::int64_t all = run.batch.num_micro_batches;
-  if (run.parallel.schedule == PipelineSchedule::gpipe) return all;
-  return std::min<std::int64_t>(all, run.parallel.pipeline_parallel - pipeline_rank);
+  const std::int64_t p = run.parallel.pipeline_parallel;
+  switch (run.parallel.schedule) {
+    case PipelineSchedule::gpipe:
+      return all;
+    case PipelineSchedule::zb_h1:
+      return std::min(all, p);
+    case PipelineSchedule::zb_h2:
+      return std::min(all, 2 * p - 1);
+    case PipelineSchedule::from_file:
+      return std::min(all, static_cast<std::int64_t>(run.parallel.pipeline_memory_limit * static_cast<double>(p)));
+    default:
+      return std::min(all, p - pipeline_rank);
+  }
 }
 
 std::vector<StageMemory> memory_per_rank(const RunSpec& run) {
   const std::int64_t tokens = run.batch.micro_batch_size * run.model.seq_length;
+  const std::int64_t value = dtype_size(run.numerics.params_dtype), stream = dtype_size(run.numerics.residual_dtype());
+  const std::int64_t shards = run.parallel.sharding() == ShardingStrategy::no_shard ? 1 : run.parallel.data_parallel;
   std::vector<StageMemory> ranks;
   for (int rank = 0; rank < run.parallel.pipeline_parallel; ++rank) {
     StageMemory m;
     for (const StageShape& shape : shapes_of(run, rank)) {
-      m.parameters += kBytes * shape.parameters();
+      m.parameters += value * shape.parameters();
+      if (value < kBytes) m.main_parameters += kBytes * ceil_div(shape.parameters(), shards);
       m.gradients += kBytes * (shape.parameters() + (shape.head_shares_memory ? shape.head.parameters() : 0));
-      m.optimizer += kBytes * moments(shape, run.optimizer);
-      m.stash += kBytes * shape.stash(tokens) * live_micro_batches(run, rank);
+      m.optimizer += kBytes * ceil_div(moments(shape, run.optimizer), shards);
+      // Each layer keeps the residual stream twice.
+      const std::int64_t streams = 2 * shape.layers * shape.block.layout.token_rows(tokens) * run.model.hidden_size;
+      const std::int64_t kept = value * shape.stash(tokens) + (stream - value) * streams;
+      m.stash += kept * live_micro_batches(run, rank) + value * shape.recompute_peak(tokens);
     }
-    if (run.parallel.tensor_parallel > 1) m.communication += kBytes * tokens * run.model.hidden_size;
-    if (run.parallel.pipeline_parallel > 1) m.communication += 2 * kBytes * message(run);
+    if (run.parallel.tensor_parallel > 1) m.communication += value * tokens * run.model.hidden_size;
+    if (run.parallel.pipeline_parallel > 1) m.communication += 2 * stream * message(run);
     ranks.push_back(m);
   }
   return ranks;

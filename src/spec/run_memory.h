@@ -9,15 +9,16 @@
 
 namespace megatron::spec {
 
-/// Bytes of one rank (all of a pipeline rank are alike), its virtual stages together. Float32 throughout. Not counted:
+/// Bytes of one rank (all of a pipeline rank are alike), its virtual stages together. Not counted:
 /// activations within a pass, scratch of kernels, gaps of the gradient buffer, rotary tables.
 struct StageMemory {
   std::int64_t parameters = 0;
-  std::int64_t gradients = 0;      // one per use of a tied table
-  std::int64_t optimizer = 0;      // moments: two with Adam, one with Lion, Muon and SGD (none without momentum)
-  std::int64_t stash = 0;          // of all micro-batches in flight
-  std::int64_t communication = 0;  // largest collective of the tensor axis, stage messages
-  std::int64_t total() const { return parameters + gradients + optimizer + stash + communication; }
+  std::int64_t main_parameters = 0;  // float32 weights beside 16-bit ones
+  std::int64_t gradients = 0;        // one per use of a tied table
+  std::int64_t optimizer = 0;        // moments: two with Adam, one with Lion, Muon and SGD (none without momentum)
+  std::int64_t stash = 0;            // of all micro-batches in flight
+  std::int64_t communication = 0;    // largest collective of the tensor axis, stage messages
+  std::int64_t total() const { return parameters + main_parameters + gradients + optimizer + stash + communication; }
 };
 
 /// Micro-batches whose stash a pipeline rank holds at one time under the run's schedule.

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "kernels/peak.h"
 #include "model/build.h"
+#include "schedule/batch_check.h"
 #include "schedule/lr_schedule.h"
 #include "schedule/training_program.h"
 #include "spec/batch_schedule.h"
@@ -144,6 +145,7 @@ void Trainer::set_up() {
     throw ConfigError(
         "there are no training samples: give --data-path or --mock-data, and a --split whose first share is not 0");
   if (position_.iteration < total_iterations(run_)) {
+    schedule::check_batches(run_, position_.consumed_samples);
     if (run_.checkpoint.save.has_value()) check_room_to_save(parts_);
     order_ = data::make_order(run_.data, *process_.data.train, run_.batch.micro_batch_size, parts_.mesh().dp.size(),
                               position_.consumed_samples);

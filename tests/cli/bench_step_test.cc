@@ -86,6 +86,22 @@ TEST(BenchStep, RefusesInOneLine) {
   }
 }
 
+TEST(BenchKernels, MultiplyIn16Bits) {
+  const auto bench_matmul = [](const std::string& options) {
+    return run_command(std::string("'") + MEGATRON_BINARY +
+                       "' bench matmul --m 30 --n 40 --k 50 --threads-per-rank 1 --json " + options + " 2>&1");
+  };
+  const CommandResult result = bench_matmul("--bf16");
+  ASSERT_EQ(result.status, 0) << result.output;
+  const json line = json::parse(result.output);
+  EXPECT_EQ(line.at("dtype"), "bfloat16");
+  for (const char* key : {"matmul_peak_flops_per_second", "x_wT_flops_per_second", "dyT_x_accumulate_flops_per_second"})
+    EXPECT_GT(line.at(key).get<double>(), 0.0) << key;
+  const CommandResult both = bench_matmul("--bf16 --fp16");
+  EXPECT_EQ(both.status, 2);
+  EXPECT_EQ(both.output, "--bf16 and --fp16: choose one of them\n");
+}
+
 TEST(BenchKernels, RefuseWhatCannotBeHeld) {
   for (const char* options :
        {"matmul --m 4294967296 --n 4294967296 --k 4294967296", "matmul --m 1000000 --n 1000000",

@@ -155,7 +155,9 @@ TEST(UserReports, TwoInterleavedStages) {
                        "--no-overlap-p2p-communication"),
                  {"the same rank"});
   EXPECT_TRUE(
-      errors_of(model(8, "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2")).empty());
+      errors_of(
+          model(8, "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2 --global-batch-size 4"))
+          .empty());
 }
 
 const std::string kB171 =

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "kernel_testing.h"
+#include "half_testing.h"
 
 namespace megatron::kernels {
 namespace {
@@ -119,6 +119,67 @@ TEST(OptimizerVariants, WeightedSum) {
   Tensor in_place = random_tensor<float>(exec, {kSize}, 1);
   weighted_sum(exec, 0.25, in_place, -3.0, random_tensor<float>(exec, {kSize}, 2), in_place);
   EXPECT_EQ(values<float>(in_place), sum(exec, true));
+}
+
+template <typename T>
+void check_rounded_weights(const std::function<void(Executor&, Tensor&, const Tensor&, Tensor&, TensorView)>& update) {
+  for (const std::string& isa : supported_isas()) {
+    use_isa(isa);
+    TestExecutor exec(3);
+    Tensor p = random_tensor<float>(exec, {kSize}, 1, 0, 3), plain = random_tensor<float>(exec, {kSize}, 1, 0, 3);
+    Tensor m = random_tensor<float>(exec, {kSize}, 2), m2 = random_tensor<float>(exec, {kSize}, 2);
+    Tensor rounded = exec.zeros({kSize}, DTypeOf<T>::value);
+    const Tensor g = random_tensor<float>(exec, {kSize}, 3);
+    update(exec, p, g, m, rounded);
+    update(exec, plain, g, m2, {});
+    EXPECT_EQ(values<float>(p), values<float>(plain));
+    EXPECT_EQ(values<float>(m), values<float>(m2));
+    for (std::int64_t i = 0; i < kSize; ++i) ASSERT_EQ(rounded.data<T>()[i].bits, T(p.data<float>()[i]).bits) << isa;
+    Tensor wide = exec.zeros({kSize}, DType::float64), longer = exec.zeros({kSize + 1}, DTypeOf<T>::value);
+    EXPECT_THROW(update(exec, p, g, m, wide), Error);
+    EXPECT_THROW(update(exec, p, g, m, longer), Error);
+  }
+  use_isa("");
+}
+
+TEST(OptimizerVariants, TheCopyIsTheRoundedWeightAndTheStepStaysWhatItWas) {
+  const auto all = [](auto type) {
+    using T = decltype(type);
+    check_rounded_weights<T>([](Executor& exec, Tensor& p, const Tensor& g, Tensor& m, TensorView rounded) {
+      Tensor v = exec.zeros({kSize}, DType::float32);
+      adam_l2_step(exec, adam_step(2), p, g, m, v, rounded);
+    });
+    check_rounded_weights<T>([](Executor& exec, Tensor& p, const Tensor& g, Tensor& m, TensorView rounded) {
+      sgd_nesterov_step(exec, {0.1, 0.9, 0.01, 0.5, false}, p, g, m, rounded);
+    });
+    check_rounded_weights<T>([](Executor& exec, Tensor& p, const Tensor& g, Tensor& m, TensorView rounded) {
+      lion_step(exec, {1e-2, 0.95, 0.98, 0.1, 0.5}, p, g, m, rounded);
+    });
+    check_rounded_weights<T>([](Executor& exec, Tensor& p, const Tensor& g, Tensor&, TensorView rounded) {
+      weighted_sum(exec, 0.9, p, -0.1, g, p, rounded);
+    });
+  };
+  all(BFloat16());
+  all(Float16());
+}
+
+/// The same bytes are counted with and without memory.
+TEST(OptimizerVariants, CountAlikeOnMeta) {
+  std::int64_t counted[2];
+  for (const bool meta : {false, true}) {
+    TestExecutor exec(1, meta ? Device::meta : Device::cpu);
+    Tensor p = exec.zeros({100}, DType::float32), wrong = exec.zeros({101}, DType::float32);
+    adam_l2_step(exec, adam_step(1), p, p, p, p);
+    sgd_nesterov_step(exec, {0.1, 0.9, 0, 1, true}, p, p, p);
+    lion_step(exec, {0.1, 0.9, 0.9, 0, 1}, p, p, p);
+    weighted_sum(exec, 1, p, 1, p, p);
+    EXPECT_THROW(lion_step(exec, {0.1, 0.9, 0.9, 0, 1}, p, wrong, p), Error);
+    EXPECT_THROW(weighted_sum(exec, 1, p, 1, wrong, p), Error);
+    counted[meta ? 1 : 0] = exec.counters().bytes_moved;
+  }
+  EXPECT_EQ(counted[0], counted[1]);
+  // Read and written: 7, 5, 5 and 3 operands.
+  EXPECT_EQ(counted[0], 400 * (7 + 5 + 5 + 3));
 }
 
 }  // namespace

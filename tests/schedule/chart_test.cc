@@ -32,5 +32,15 @@ TEST(Chart, SeveralStagesOnARankAreNamed) {
             "rank 1 |....1F0 2F0 ....|\n");
 }
 
+TEST(Chart, PictureHasEveryPass) {
+  const Program program = one_f_one_b(2, 3);
+  const std::string svg = draw_svg(program, simulate(program, {}));
+  EXPECT_EQ(svg.rfind("<svg xmlns=", 0), 0U);
+  EXPECT_EQ(svg.substr(svg.size() - 7), "</svg>\n");
+  for (const auto& list : program.lists)
+    for (const Instruction& pass : list)
+      EXPECT_NE(svg.find("<title>" + to_text(pass) + "</title>"), std::string::npos) << to_text(pass);
+}
+
 }  // namespace
 }  // namespace megatron::schedule

@@ -121,6 +121,21 @@ TEST(Passes, LiveStashesOfOneForwardOneBackward) {
   EXPECT_EQ(max_live_stashes(list_of("0F0 0I0 0F1 0W0 0I1 0W1")), 2);
 }
 
+TEST(Passes, StashesByWeight) {
+  const auto list = list_of("0F0 0F1 0I0 0F2 0I1 0W0 0I2 0W1 0W2");
+  EXPECT_EQ(max_stash_weight(list, 1.0), 3.0);
+  EXPECT_EQ(max_stash_weight(list, 0.5), 2.5);
+  EXPECT_EQ(max_stash_weight(list, 0.0), 2.0);
+  EXPECT_NO_THROW(check_memory({{1}, {list}}, 2.5, 0.5));
+  try {
+    check_memory({{1}, {list}}, 2.0, 0.5);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "pipeline schedule, rank 0: 0F2 makes 2.5 stashes, more than the 2 of --pipeline-memory-limit 2");
+  }
+}
+
 TEST(Passes, PendingWeightPasses) {
   EXPECT_EQ(max_pending_weight_passes(list_of("0F0 0F1 0I0 0I1 0W0 0W1")), 2);
   EXPECT_EQ(max_pending_weight_passes(list_of("0F0 0F1 0I0 0W0 0I1 0W1")), 1);

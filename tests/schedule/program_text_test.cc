@@ -43,6 +43,32 @@ TEST(ProgramText, NamesLineAndInstruction) {
   EXPECT_EQ(refusal("0F0,2000000000B0"), "line 1: 2000000000B0 is of a stage beyond 1048576");
 }
 
+/// Whatever bytes come, they are a program, or refused in one line.
+TEST(ProgramText, DamagedTextNeverDoesHarm) {
+  const std::string good = to_text(zb_v(3, 6));
+  const std::string letters = "0123456789FBIWsfrb,\n -\t\xff";
+  std::uint64_t state = 42;
+  const auto next = [&state](std::size_t n) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return static_cast<std::size_t>(state >> 33) % n;
+  };
+  int accepted = 0, refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string text = good;
+    for (std::size_t k = 0; k <= next(4); ++k) text[next(text.size())] = letters[next(letters.size())];
+    if (next(8) == 0) text.resize(next(text.size()));
+    try {
+      validate(insert_communication(parse_program(text)));
+      ++accepted;
+    } catch (const Error& error) {
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 2000);
+  EXPECT_GT(accepted, 0);  // a blank more does no harm
+}
+
 TEST(ProgramText, FilesAreChecked) {
   const std::filesystem::path path = std::filesystem::temp_directory_path() / "megatron_program_text_test.txt";
   std::ofstream(path) << to_text(zb_v(2, 3));

@@ -66,6 +66,21 @@ TEST(Simulate, MessagesMayBeLeftToThought) {
   }
 }
 
+TEST(Simulate, EachStageCanHaveTimesOfItsOwn) {
+  // F 0–1 | F 1–3, I 3–6, W 6–10 | I 6–8, W 8–9
+  const Program program = program_of({"0F0 0I0 0W0", "1F0 1I0 1W0"});
+  Durations durations;
+  durations.of_stage = {{1.0, 2.0, 1.0}, {2.0, 3.0, 4.0}};
+  const Timeline timeline = simulate(program, durations);
+  EXPECT_EQ(timeline.span, (std::vector<double>{9.0, 9.0}));
+  EXPECT_EQ(timeline.total, 10.0);
+  EXPECT_EQ(timeline.busy, (std::vector<double>{4.0, 9.0}));
+  EXPECT_EQ(timeline.bubble_rate(), 0.0);
+  EXPECT_DOUBLE_EQ(timeline.makespan_bubble_rate(), 0.1);
+  durations.of_stage.pop_back();
+  EXPECT_THROW(simulate(program, durations), Error);
+}
+
 TEST(Simulate, DeadlockIsAnError) {
   EXPECT_THROW(simulate(program_of({"0rb0 0F0 0sf0 0B0", "1rf0 1F0 1B0 1sb0"}), {}), Error);
 }

@@ -195,12 +195,24 @@ class Block {
       const float* b = cut_.shared ? shared_panel(panels.begin, chunk) : own;
       LineWalk ahead = next_source(column_task, group.end);
       const std::int64_t lines = ceil_div(ahead.count(), num_tiles);
-      for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile)
+      for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
+        LineWalk next_tile =
+            tile + 1 < tiles.end ? packed_lines(tile + 1, group.begin) : packed_lines(tiles.begin, group.end);
+        const std::int64_t tile_lines = ceil_div(next_tile.count(), panels.end - panels.begin);
         for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
           ahead.prefetch(lines);
+          next_tile.prefetch(tile_lines);
           compute_tile(tile, group, panel, b + (panel - panels.begin) * panels_step);
         }
+      }
     }
+  }
+
+  // A packed tile of the group of chunks from `chunk` on: the first panel would wait for it, its rows are too many
+  // streams for the hardware to follow.
+  LineWalk packed_lines(std::int64_t tile, std::int64_t chunk) const {
+    const std::int64_t units = std::min(group_chunks_, chunks_ - chunk) * sizes_.tile_units;
+    return {reinterpret_cast<const std::byte*>(packed_tile(tile, chunk)), 0, 1, units * kUnitBytes};
   }
 
   // What this thread will probably pack next: the chunks from `chunk` on of the same columns, or the first of those of

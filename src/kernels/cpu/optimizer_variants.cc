@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/float16.h"
 #include "base/rng.h"
 #include "kernels/cpu/targets.inl"
 
@@ -14,6 +15,8 @@
 #include <hwy/highway.h>
 
 #include "kernels/cpu/vector_math.inl"
+// behind vector_math.inl
+#include "kernels/cpu/element_types.inl"
 
 #ifndef MEGATRON_KERNELS_CPU_OPTIMIZER_VARIANTS_OPERANDS
 #define MEGATRON_KERNELS_CPU_OPTIMIZER_VARIANTS_OPERANDS
@@ -36,7 +39,16 @@ struct LionFactors {
 HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
 
-void adam_l2_piece(const AdamL2Factors& f, float* p, const float* g, float* m, float* v, std::int64_t count) {
+// New weights from element i on, to p and to `rounded`; with float elements the latter is not there.
+template <typename T>
+HWY_INLINE void store_new(V weights, float* p, [[maybe_unused]] T* rounded, std::int64_t i, std::int64_t valid) {
+  store_valid(weights, p + i, valid);
+  if constexpr (sizeof(T) == 2) store_valid(weights, rounded + i, valid);
+}
+
+template <typename T>
+void adam_l2_piece_of(const AdamL2Factors& f, float* p, const float* g, float* m, float* v, T* rounded,
+                      std::int64_t count) {
   for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     const V weight = load_valid(p + i, valid);
     const V grad = fma(set(f.decay), weight, hn::Mul(set(f.grad_scale), load_valid(g + i, valid)));
@@ -45,36 +57,65 @@ void adam_l2_piece(const AdamL2Factors& f, float* p, const float* g, float* m, f
     const V root = hn::Add(hn::Sqrt(hn::Mul(second, set(f.correct2))), set(f.eps));
     store_valid(first, m + i, valid);
     store_valid(second, v + i, valid);
-    store_valid(fnma(set(f.lr), hn::Div(hn::Mul(first, set(f.correct1)), root), weight), p + i, valid);
+    store_new(fnma(set(f.lr), hn::Div(hn::Mul(first, set(f.correct1)), root), weight), p, rounded, i, valid);
   });
 }
 
-void nesterov_piece(const NesterovFactors& f, float* p, const float* g, float* buf, std::int64_t count) {
+void adam_l2_piece(const AdamL2Factors& f, float* p, const float* g, float* m, float* v, DType dtype, void* rounded,
+                   std::int64_t count) {
+  with_type(dtype,
+            [&](auto type) HWY_ATTR { adam_l2_piece_of(f, p, g, m, v, static_cast<decltype(type)*>(rounded), count); });
+}
+
+template <typename T>
+void nesterov_piece_of(const NesterovFactors& f, float* p, const float* g, float* buf, T* rounded, std::int64_t count) {
   for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     const V weight = load_valid(p + i, valid);
     const V grad = fma(set(f.decay), weight, hn::Mul(set(f.grad_scale), load_valid(g + i, valid)));
     const V history = f.first ? grad : fma(set(f.momentum), load_valid(buf + i, valid), grad);
     store_valid(history, buf + i, valid);
-    store_valid(fnma(set(f.lr), fma(set(f.momentum), history, grad), weight), p + i, valid);
+    store_new(fnma(set(f.lr), fma(set(f.momentum), history, grad), weight), p, rounded, i, valid);
   });
 }
 
-void lion_piece(const LionFactors& f, float* p, const float* g, float* m, std::int64_t count) {
+void nesterov_piece(const NesterovFactors& f, float* p, const float* g, float* buf, DType dtype, void* rounded,
+                    std::int64_t count) {
+  with_type(dtype,
+            [&](auto type) HWY_ATTR { nesterov_piece_of(f, p, g, buf, static_cast<decltype(type)*>(rounded), count); });
+}
+
+template <typename T>
+void lion_piece_of(const LionFactors& f, float* p, const float* g, float* m, T* rounded, std::int64_t count) {
   for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     const V weight = load_valid(p + i, valid), first = load_valid(m + i, valid);
     const V grad = hn::Mul(set(f.grad_scale), load_valid(g + i, valid));
     const V mixed = fma(set(f.beta1), first, hn::Mul(set(f.rest1), grad));
     const V sign = hn::IfThenElseZero(hn::Ne(mixed, set(0)), hn::CopySign(set(1), mixed));
     store_valid(fma(set(f.beta2), first, hn::Mul(set(f.rest2), grad)), m + i, valid);
-    store_valid(fnma(set(f.lr), fma(set(f.decay), weight, sign), weight), p + i, valid);
+    store_new(fnma(set(f.lr), fma(set(f.decay), weight, sign), weight), p, rounded, i, valid);
   });
 }
 
-void weighted_sum_piece(float a, const float* x, float b, const float* y, float* out, std::int64_t count) {
+void lion_piece(const LionFactors& f, float* p, const float* g, float* m, DType dtype, void* rounded,
+                std::int64_t count) {
+  with_type(dtype,
+            [&](auto type) HWY_ATTR { lion_piece_of(f, p, g, m, static_cast<decltype(type)*>(rounded), count); });
+}
+
+template <typename T>
+void weighted_sum_piece_of(float a, const float* x, float b, const float* y, float* out, T* rounded,
+                           std::int64_t count) {
   for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     V sum = hn::Mul(set(a), load_valid(x + i, valid));
     if (y != nullptr) sum = fma(set(b), load_valid(y + i, valid), sum);
-    store_valid(sum, out + i, valid);
+    store_new(sum, out, rounded, i, valid);
+  });
+}
+
+void weighted_sum_piece(float a, const float* x, float b, const float* y, float* out, DType dtype, void* rounded,
+                        std::int64_t count) {
+  with_type(dtype, [&](auto type) HWY_ATTR {
+    weighted_sum_piece_of(a, x, b, y, out, static_cast<decltype(type)*>(rounded), count);
   });
 }
 
@@ -82,6 +123,7 @@ void weighted_sum_piece(float a, const float* x, float b, const float* y, float*
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include "kernels/cpu/elements.h"
 #include "kernels/cpu/parallel_rows.h"
 
 namespace megatron::kernels::cpu {
@@ -91,8 +133,15 @@ HWY_EXPORT(nesterov_piece);
 HWY_EXPORT(lion_piece);
 HWY_EXPORT(weighted_sum_piece);
 
-void adam_l2_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m,
-                  TensorView v) noexcept {
+namespace {
+// The copy of the new weights from element `begin` on; null if there is none.
+void* copy_from(const TensorView& rounded, std::int64_t begin) {
+  return rounded.num_dims() == 0 ? nullptr : at_element(rounded, begin);
+}
+}  // namespace
+
+void adam_l2_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v,
+                  TensorView rounded) noexcept {
   const AdamL2Factors factors{static_cast<float>(step.lr),
                               static_cast<float>(step.beta1),
                               static_cast<float>(step.beta2),
@@ -106,37 +155,42 @@ void adam_l2_step(Executor& exec, const AdamStep& step, TensorView p, ConstTenso
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(adam_l2_piece)
     (factors, p.data<float>() + begin, g.data<float>() + begin, m.data<float>() + begin, v.data<float>() + begin,
-     end - begin);
+     rounded.dtype, copy_from(rounded, begin), end - begin);
   });
 }
 
-void sgd_nesterov_step(Executor& exec, const NesterovStep& step, TensorView p, ConstTensorView g,
-                       TensorView buf) noexcept {
+void sgd_nesterov_step(Executor& exec, const NesterovStep& step, TensorView p, ConstTensorView g, TensorView buf,
+                       TensorView rounded) noexcept {
   const NesterovFactors factors{static_cast<float>(step.lr), static_cast<float>(step.momentum),
                                 static_cast<float>(step.weight_decay), static_cast<float>(step.grad_scale), step.first};
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(nesterov_piece)
-    (factors, p.data<float>() + begin, g.data<float>() + begin, buf.data<float>() + begin, end - begin);
+    (factors, p.data<float>() + begin, g.data<float>() + begin, buf.data<float>() + begin, rounded.dtype,
+     copy_from(rounded, begin), end - begin);
   });
 }
 
-void lion_step(Executor& exec, const LionStep& step, TensorView p, ConstTensorView g, TensorView m) noexcept {
+void lion_step(Executor& exec, const LionStep& step, TensorView p, ConstTensorView g, TensorView m,
+               TensorView rounded) noexcept {
   const LionFactors factors{static_cast<float>(step.lr),        static_cast<float>(step.beta1),
                             static_cast<float>(step.beta2),     static_cast<float>(1 - step.beta1),
                             static_cast<float>(1 - step.beta2), static_cast<float>(step.weight_decay),
                             static_cast<float>(step.grad_scale)};
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(lion_piece)
-    (factors, p.data<float>() + begin, g.data<float>() + begin, m.data<float>() + begin, end - begin);
+    (factors, p.data<float>() + begin, g.data<float>() + begin, m.data<float>() + begin, rounded.dtype,
+     copy_from(rounded, begin), end - begin);
   });
 }
 
-void weighted_sum(Executor& exec, double a, ConstTensorView x, double b, ConstTensorView y, TensorView out) noexcept {
+void weighted_sum(Executor& exec, double a, ConstTensorView x, double b, ConstTensorView y, TensorView out,
+                  TensorView rounded) noexcept {
   const float* second = y.num_dims() == 0 ? nullptr : y.data<float>();
   parallel_range(exec, out.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(weighted_sum_piece)
     (static_cast<float>(a), x.data<float>() + begin, static_cast<float>(b),
-     second == nullptr ? nullptr : second + begin, out.data<float>() + begin, end - begin);
+     second == nullptr ? nullptr : second + begin, out.data<float>() + begin, rounded.dtype, copy_from(rounded, begin),
+     end - begin);
   });
 }
 

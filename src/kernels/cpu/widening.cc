@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 #include <utility>
 
@@ -67,11 +68,28 @@ void copy_rows(const std::byte* a, std::int64_t a_step, std::int64_t rows, std::
   for (std::int64_t i = 0; i < rows; ++i) widen_row(row<T>(a, a_step, i), depth, tile + i * kPanelRowStride);
 }
 
-/// `count` elements of one k.
+/// The first `count` < kLanes elements, the other lanes are zero; converted as a vector, not one by one.
+template <typename T>
+HWY_INLINE V load_first(const T* from, std::int64_t count) {
+  alignas(64) T lanes[kLanes];
+#if HWY_TARGET == HWY_AVX3
+  const hn::Rebind<std::uint16_t, D> half;
+  const auto valid = hn::FirstN(half, static_cast<std::size_t>(count));
+  hn::Store(hn::MaskedLoad(valid, half, reinterpret_cast<const std::uint16_t*>(from)), half,
+            reinterpret_cast<std::uint16_t*>(lanes));
+#else
+  std::memset(lanes, 0, sizeof lanes);
+  std::memcpy(lanes, from, static_cast<std::size_t>(count) * sizeof(T));
+#endif
+  return load(lanes);
+}
+
+/// `count` elements of one k. Up to a full vector is written where the count is below one.
 template <typename T>
 void widen_columns(const T* from, std::int64_t count, float* to) {
-  for_each_vector(count, [&](std::int64_t i, std::int64_t valid)
-                             HWY_ATTR { store_valid(flushed<T>(load_valid(from + i, valid)), to + i, valid); });
+  for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
+    store(flushed<T>(valid == kLanes ? load(from + i) : load_first(from + i, valid)), to + i);
+  });
 }
 
 template <typename T>

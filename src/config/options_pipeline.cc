@@ -1,0 +1,90 @@
+// Options of pipeline schedules.
+#include <array>
+#include <sstream>
+
+#include "config/option_table.h"
+#include "schedule/schedule_name.h"
+
+namespace megatron::config {
+namespace {
+
+constexpr const char* kNoLayouts =
+    "free pipeline layouts are not built in this version | --decoder-first-pipeline-num-layers";
+
+/// "F,I,W,communication".
+Option times_option() {
+  Option o;
+  o.name = "--pipeline-times";
+  o.dest = key_of(o.name);
+  o.help = "Times of zb-auto: forward, input gradient, weight gradient of a rank, communication, as F,I,W,comm.";
+  o.set = [](Draft& d, const std::vector<std::string>& words) -> std::string {
+    std::array<double, 4> times{};
+    std::istringstream in(words.front());
+    std::size_t count = 0;
+    for (std::string field; std::getline(in, field, ','); ++count) {
+      const auto number = parse_real(field);
+      if (count == times.size() || !number || *number < 0 || (count < 2 && *number == 0))
+        return "must be four numbers F,I,W,comm, of which F and I are above 0";
+      times[count] = *number;
+    }
+    if (count != times.size()) return "must be four numbers F,I,W,comm, of which F and I are above 0";
+    d.run.parallel.pipeline_times = spec::PipelineTimes{times[0], times[1], times[2], times[3]};
+    return {};
+  };
+  o.show = [](const Draft& d) {
+    const auto& t = d.run.parallel.pipeline_times;
+    return t ? str_cat(t->forward, ",", t->input_grad, ",", t->weight_grad, ",", t->message) : std::string();
+  };
+  return o;
+}
+
+}  // namespace
+
+std::vector<Option> pipeline_options() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(text_choice(
+          "--pipeline-schedule", [](Draft & d) -> auto& { return d.switches.pipeline_schedule; },
+          schedule::schedule_names(),
+          "Order of forward and backward passes over the stages; unset: 1f1b, with virtual stages interleaved.")
+          .our_own());
+  add(value(
+          "--pipeline-schedule-file", [](Draft & d) -> auto& { return d.run.parallel.schedule_file; },
+          "A program as text instead: one line per rank, passes as 2F0 (stage 2, forward, micro-batch 0).")
+          .our_own());
+  add(value(
+          "--num-layers-per-virtual-pipeline-stage",
+          [](Draft & d) -> auto& { return d.described.interleaving.layers_per_virtual_stage; },
+          "Layers of a virtual stage.")
+          .in("layers")
+          .at_least(1));
+  add(value(
+          "--num-virtual-stages-per-pipeline-rank",
+          [](Draft & d) -> auto& { return d.described.interleaving.virtual_stages_per_rank; },
+          "Virtual stages of a rank.")
+          .at_least(1)
+          .at_most(65536));
+  add(value(
+          "--microbatch-group-size-per-virtual-pipeline-stage",
+          [](Draft & d) -> auto& { return d.described.interleaving.micro_batch_group_size; },
+          "Micro-batches that pass a virtual stage in a row; unset: the pipeline size.")
+          .at_least(1));
+  add(off_flag(
+      "--no-overlap-p2p-communication", "overlap_p2p_comm",
+      [](Draft & d) -> auto& { return d.described.interleaving.overlap_p2p; },
+      "Accepted without effect: exchanges of stages always overlap. Refused with 2 ranks of virtual stages."));
+  add(value(
+          "--pipeline-model-parallel-layout", [](Draft & d) -> auto& { return d.described.interleaving.layout; },
+          "What each stage holds, as E (embedding), t (layer), m (prediction layer), L (loss).")
+          .unbuilt(kNoLayouts));
+  add(value(
+          "--pipeline-memory-limit", [](Draft & d) -> auto& { return d.run.parallel.pipeline_memory_limit; },
+          "Stashes that zb-auto or a schedule file may hold, in multiples of 1F1B's activations.")
+          .above(0)
+          .our_own());
+  add(times_option().our_own());
+  for (Option& row : rows) row.topic = "Parallelism";
+  return rows;
+}
+
+}  // namespace megatron::config

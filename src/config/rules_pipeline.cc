@@ -1,0 +1,150 @@
+// Rules of pipeline schedules and virtual stages.
+#include <algorithm>
+
+#include "base/check.h"
+#include "config/rules.h"
+#include "schedule/auto_schedule.h"
+#include "schedule/generators.h"
+#include "schedule/program_text.h"
+#include "schedule/schedule_name.h"
+#include "schedule/training_program.h"
+#include "spec/batch_schedule.h"
+
+namespace megatron::config {
+namespace {
+
+using spec::PipelineSchedule;
+
+constexpr std::string_view kSchedule = "--pipeline-schedule", kFile = "--pipeline-schedule-file",
+                           kStages = "--num-virtual-stages-per-pipeline-rank",
+                           kLayers = "--num-layers-per-virtual-pipeline-stage",
+                           kGroup = "--microbatch-group-size-per-virtual-pipeline-stage",
+                           kLimit = "--pipeline-memory-limit", kTimes = "--pipeline-times";
+
+/// The option that asks for several stages per rank, or the schedule that needs them.
+std::string_view chunk_option(const RuleContext& c) {
+  return c.given(kStages)                              ? kStages
+         : c.given(kLayers)                            ? kLayers
+         : c.given("--pipeline-model-parallel-layout") ? "--pipeline-model-parallel-layout"
+         : c.given(kFile)                              ? kFile
+                                                       : kSchedule;
+}
+
+void virtual_stages(RuleContext& c) {
+  const auto& p = c.run().parallel;
+  const auto& i = c.draft().described.interleaving;
+  if (i.layers_per_virtual_stage && i.virtual_stages_per_rank) c.exclusive(kLayers, kStages);
+  if (p.virtual_chunks == 1) return;
+  if (p.pipeline_parallel == 1)
+    c.error({"--pipeline-model-parallel-size", chunk_option(c)},
+            "virtual stages need more than one pipeline stage; nearest: 2");
+  if (p.pipeline_parallel == 2 && !i.overlap_p2p && p.schedule == PipelineSchedule::interleaved)
+    c.error({"--pipeline-model-parallel-size", "--no-overlap-p2p-communication"},
+            "with 2 stages the next and the previous stage are the same rank, so exchanges of virtual stages must "
+            "overlap");
+}
+
+/// A schedule must fit the number of stages that other options give.
+void schedule_kind(RuleContext& c) {
+  const auto& p = c.run().parallel;
+  if (c.given(kSchedule) && c.given(kFile)) c.exclusive(kSchedule, kFile);
+  const std::string name(schedule::name_of(p.schedule));
+  const schedule::ChunkRange range = schedule::chunks_of(p.schedule);
+  if (c.given(kSchedule) && p.virtual_chunks > range.most && range.most == 1)
+    c.error({kSchedule, chunk_option(c)},
+            str_cat(name, " has one stage per rank, not ", p.virtual_chunks, "; nearest: interleaved"));
+  else if (p.virtual_chunks > range.most && range.most > 1)
+    c.error({kSchedule, chunk_option(c)}, str_cat(name, " has at most ", range.most, " stages per rank, not ",
+                                                  p.virtual_chunks, "; nearest: ", range.most));
+  else if (p.virtual_chunks < range.least && p.schedule == PipelineSchedule::interleaved)
+    c.error({kSchedule, kStages}, "the interleaved schedule needs at least 2 virtual stages per rank; nearest: 2");
+  else if (p.virtual_chunks < range.least)
+    c.error({kSchedule, chunk_option(c)}, str_cat(name, " has ", range.least, " stages per rank, not ",
+                                                  p.virtual_chunks, "; nearest: ", range.least));
+  if (p.placement_kind != spec::PlacementKind::v) return;
+  for (std::string_view option : {"--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"})
+    if (c.given(option))
+      c.error({option, kSchedule},
+              "V placement has the first and the last stage on one rank; use "
+              "--pipeline-model-parallel-layout or leave it out");
+}
+
+/// Values of one schedule given to another.
+void schedule_values(RuleContext& c) {
+  const auto& p = c.run().parallel;
+  if (c.user_asks(kGroup) && p.schedule != PipelineSchedule::interleaved)
+    c.error({kGroup, kSchedule}, "only the interleaved schedule has groups of micro-batches");
+  const bool searched = p.schedule == PipelineSchedule::zb_auto;
+  if (c.user_asks(kTimes) && !searched) c.error({kTimes}, "needs --pipeline-schedule zb-auto");
+  if (c.user_asks(kLimit) && !searched && p.schedule != PipelineSchedule::from_file)
+    c.error({kLimit}, "needs --pipeline-schedule zb-auto or --pipeline-schedule-file");
+}
+
+std::string file_problem(const std::string& path) {
+  try {
+    schedule::read_program(path);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// Why no program of the run's schedule exists with `m` micro-batches; empty where one does.
+std::string program_problem(const spec::ParallelSpec& p, std::int64_t m) {
+  if (p.schedule == PipelineSchedule::interleaved) {
+    const std::int64_t group = p.micro_batch_group_size > 0 ? p.micro_batch_group_size : p.pipeline_parallel;
+    return schedule::interleaving_problem(p.pipeline_parallel, m, group);
+  }
+  if (p.schedule == PipelineSchedule::zb_auto) {
+    const double least = schedule::smallest_memory_limit(p.placement(), m);
+    if (p.pipeline_memory_limit >= least - 1e-9) return {};
+    return str_cat("the smallest feasible limit of ", p.pipeline_parallel, " ranks with ", p.virtual_chunks,
+                   p.virtual_chunks == 1 ? " stage" : " stages", " each is ", schedule::limit_text(least));
+  }
+  if (p.schedule != PipelineSchedule::from_file) return {};
+  try {
+    schedule::training_passes(p, m);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// The program of every step must exist: Megatron-LM's rules of groups, a file's passes, the memory of zb-auto.
+void program(RuleContext& c) {
+  const auto& p = c.run().parallel;
+  const auto& b = c.run().batch;
+  const schedule::ChunkRange range = schedule::chunks_of(p.schedule);
+  if (p.virtual_chunks < range.least || (range.most > 0 && p.virtual_chunks > range.most)) return;
+  if (c.mode() == ParseMode::layout) return;
+  const auto report = [&](const std::string& problem) {
+    if (p.schedule == PipelineSchedule::interleaved)
+      c.error({"--global-batch-size", kGroup, "--pipeline-model-parallel-size"}, problem);
+    else
+      c.error({p.schedule == PipelineSchedule::zb_auto ? kLimit : kFile}, problem);
+  };
+  if (b.num_micro_batches < 1) {
+    if (p.schedule == PipelineSchedule::from_file)
+      if (const std::string problem = file_problem(p.schedule_file); !problem.empty()) report(problem);
+    return;
+  }
+  // Of a batch that grows, all sizes.
+  for (const spec::BatchStretch& stretch : spec::BatchSchedule(b).trajectory(std::nullopt)) {
+    if (b.train_iters && stretch.first_iteration >= std::max<std::int64_t>(*b.train_iters, 1)) break;
+    if (b.train_samples && stretch.first_sample >= std::max<std::int64_t>(*b.train_samples, 1)) break;
+    if (stretch.batch.num_micro_batches < 1) break;  // another rule says so
+    const std::string problem = program_problem(p, stretch.batch.num_micro_batches);
+    if (!problem.empty()) return report(problem);
+  }
+}
+
+}  // namespace
+
+std::vector<Rule> pipeline_rules() {
+  return {{"virtual stages", virtual_stages},
+          {"schedule kind", schedule_kind},
+          {"schedule values", schedule_values},
+          {"program", program}};
+}
+
+}  // namespace megatron::config

@@ -1,0 +1,129 @@
+// Options of pipeline schedules: what they mean, and which contradict each other.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/check.h"
+#include "config/parse.h"
+
+namespace megatron::config {
+namespace {
+
+/// A run of 16 layers on 4 pipeline ranks with 8 micro-batches.
+ParsedRun parse(const std::string& more) {
+  std::istringstream stream(
+      "--num-layers 16 --hidden-size 64 --num-attention-heads 4 --seq-length 8 --micro-batch-size 1 "
+      "--global-batch-size 8 --pipeline-model-parallel-size 4 " +
+      more);
+  std::vector<std::string> list;
+  for (std::string word; stream >> word;) list.push_back(word);
+  return parse_run(list, ParseMode::validate);
+}
+
+std::string errors_of(const std::string& more) {
+  std::string text;
+  for (const std::string& error : parse(more).errors) text += error + "\n";
+  return text;
+}
+
+void expect_error(const std::string& more, const std::string& text) {
+  const std::string errors = errors_of(more);
+  EXPECT_NE(errors.find(text), std::string::npos) << more << ": " << errors;
+}
+
+void expect_schedule(const std::string& more, spec::PipelineSchedule schedule, int chunks,
+                     spec::PlacementKind placement = spec::PlacementKind::linear) {
+  const ParsedRun run = parse(more);
+  EXPECT_EQ(errors_of(more), "") << more;
+  EXPECT_EQ(run.spec.parallel.schedule, schedule) << more;
+  EXPECT_EQ(run.spec.parallel.placement(), (spec::StagePlacement{4, chunks, placement})) << more;
+  EXPECT_EQ(run.accepted(), chunks == 1) << more;
+}
+
+const std::string kStages = "--num-virtual-stages-per-pipeline-rank ";
+const std::string kLayers = "--num-layers-per-virtual-pipeline-stage ";
+const std::string kGroup = "--microbatch-group-size-per-virtual-pipeline-stage ";
+
+TEST(PipelineRules, SchedulesAndTheirStages) {
+  using spec::PipelineSchedule;
+  expect_schedule("", PipelineSchedule::one_f_one_b, 1);
+  expect_schedule(kStages + "1", PipelineSchedule::one_f_one_b, 1);
+  expect_schedule("--pipeline-schedule gpipe", PipelineSchedule::gpipe, 1);
+  expect_schedule("--pipeline-schedule zb-h1", PipelineSchedule::zb_h1, 1);
+  expect_schedule("--pipeline-schedule zb-h2", PipelineSchedule::zb_h2, 1);
+  expect_schedule("--pipeline-schedule zb-auto", PipelineSchedule::zb_auto, 1);
+  expect_schedule(kStages + "2", PipelineSchedule::interleaved, 2);
+  expect_schedule(kLayers + "1", PipelineSchedule::interleaved, 4);
+  expect_schedule("--pipeline-schedule interleaved " + kLayers + "2", PipelineSchedule::interleaved, 2);
+  expect_schedule("--pipeline-schedule zb-v", PipelineSchedule::zb_v, 2, spec::PlacementKind::v);
+  expect_schedule("--pipeline-schedule zb-v " + kStages + "2", PipelineSchedule::zb_v, 2, spec::PlacementKind::v);
+  expect_schedule("--pipeline-schedule zb-auto " + kStages + "2", PipelineSchedule::zb_auto, 2, spec::PlacementKind::v);
+}
+
+TEST(PipelineRules, ContradictionsAreErrors) {
+  for (const std::string name : {"1f1b", "gpipe", "zb-h1", "zb-h2"})
+    expect_error("--pipeline-schedule " + name + " " + kStages + "2", name + " has one stage per rank, not 2");
+  expect_error("--pipeline-schedule interleaved", "needs at least 2 virtual stages per rank");
+  expect_error("--pipeline-schedule zb-v " + kStages + "4", "zb-v has at most 2 stages per rank, not 4; nearest: 2");
+  expect_error("--pipeline-schedule zb-v " + kStages + "1", "zb-v has 2 stages per rank, not 1; nearest: 2");
+  expect_error("--pipeline-schedule zb-auto " + kStages + "4", "zb-auto has at most 2 stages per rank, not 4");
+  expect_error("--pipeline-schedule zb-v --decoder-first-pipeline-num-layers 4",
+               "--decoder-first-pipeline-num-layers 4 (command line), --pipeline-schedule zb-v (command line): V "
+               "placement has the first and the last stage on one rank");
+  expect_error(kStages + "2 " + kLayers + "2", "exclude each other");
+  expect_error(kGroup + "4", "only the interleaved schedule has groups");
+  expect_error("--pipeline-times 1,1,1,0", "needs --pipeline-schedule zb-auto");
+  expect_error("--pipeline-memory-limit 2", "needs --pipeline-schedule zb-auto or --pipeline-schedule-file");
+  expect_error("--pipeline-schedule zb-auto --pipeline-times 1,0,1,0", "must be four numbers F,I,W,comm");
+  expect_error("--pipeline-schedule zb-auto --pipeline-memory-limit 0.5",
+               "the smallest feasible limit of 4 ranks with 1 stage each is 1");
+  expect_error("--pipeline-schedule zb-auto --pipeline-memory-limit 0.25 " + kStages + "2",
+               "the smallest feasible limit of 4 ranks with 2 stages each is 0.5");
+}
+
+TEST(PipelineRules, GroupsAsInMegatron) {
+  EXPECT_EQ(errors_of(kStages + "2 " + kGroup + "8"), "");
+  expect_error(kStages + "2 " + kGroup + "2", "a group of 2 micro-batches must lie between the pipeline size 4 and");
+  expect_error(kStages + "2 " + kGroup + "9", "and the number of micro-batches 8");
+  expect_error(kStages + "2 " + kGroup + "6", "8 micro-batches in groups of 6 leave a last group of 2");
+  // 4, then 6, then 8 micro-batches: 6 leave a group of 2.
+  expect_error(kStages + "2 --rampup-batch-size 4 2 100", "6 micro-batches in groups of 4 leave a last group of 2");
+  EXPECT_EQ(errors_of(kStages + "2 --rampup-batch-size 4 4 100"), "");
+  expect_error(kStages + "2 --global-batch-size 2", "at least as many micro-batches as pipeline ranks: 2 < 4");
+}
+
+TEST(PipelineRules, SchedulesFromFiles) {
+  const std::string path = (std::filesystem::temp_directory_path() / "megatron_pipeline_rules_test.txt").string();
+  const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
+  const std::string option = "--pipeline-schedule-file " + path + " --global-batch-size 1 ";
+  write("0F0,0B0\n1F0,1B0\n2F0,2I0,2W0\n3F0,3B0\n");
+  expect_schedule(option, spec::PipelineSchedule::from_file, 1);
+  expect_schedule(option + "--pipeline-memory-limit 0.25", spec::PipelineSchedule::from_file, 1);
+  expect_error(option + "--pipeline-memory-limit 0.2", "0F0 makes 1 stashes, more than the 0.8");
+  expect_error(option + "--global-batch-size 2", "1 micro-batches, a step has 2");
+  expect_error(option + "--pipeline-model-parallel-size 2", "4 ranks, the pipeline has 2");
+  expect_error(option + "--pipeline-schedule 1f1b", "exclude each other");
+  expect_error(option + kStages + "2", "1 virtual stages per rank in linear placement, the run has 2");
+  write("0F0,0B0\n1F0,1B0\n2F0,2I0\n3F0,3B0\n");
+  expect_error(option, "rank 2: 2W0 is missing");
+  write("0F0,7F0,7B0,0B0\n1F0,6F0,6B0,1B0\n2F0,5F0,5B0,2B0\n3F0,4F0,4B0,3B0\n");
+  expect_schedule(option, spec::PipelineSchedule::from_file, 2, spec::PlacementKind::v);
+  std::filesystem::remove(path);
+  expect_error(option, "cannot be read");
+}
+
+TEST(PipelineRules, LayersStandWhereTheirStageStands) {
+  // Stage 0 holds the embedding as a layer, stage 7 the loss: both on rank 0.
+  const std::string counted =
+      "--num-layers 14 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split ";
+  const ParsedRun v = parse(counted + "--pipeline-schedule zb-v");
+  EXPECT_EQ(v.described.layers_per_stage, (std::vector<std::vector<std::int64_t>>{{1, 1}, {2, 2}, {2, 2}, {2, 2}}));
+  EXPECT_EQ(v.spec.parallel.layers_per_stage, (std::vector<std::int64_t>{2, 4, 4, 4}));
+  const ParsedRun linear = parse(counted + kStages + "2");
+  EXPECT_EQ(linear.spec.parallel.layers_per_stage, (std::vector<std::int64_t>{3, 4, 4, 3}));
+}
+
+}  // namespace
+}  // namespace megatron::config

@@ -29,6 +29,7 @@ Json memory(const std::vector<spec::StageMemory>& stages) {
   Json list = Json::array();
   for (const auto& m : stages)
     list.push_back({{"parameters", m.parameters},
+                    {"main_parameters", m.main_parameters},
                     {"gradients", m.gradients},
                     {"optimizer", m.optimizer},
                     {"stash", m.stash},

@@ -89,14 +89,16 @@ void print_model(const ParsedRun& run, const Summary& s, Report& r) {
 
 void print_memory(const Summary& s, std::ostringstream& out) {
   if (s.memory.empty()) return;
-  out << "memory of one rank (float32)   parameters     gradients     optimizer         stash communication         "
-         "total\n";
+  out << "memory of one rank             parameters  main weights     gradients     optimizer         stash"
+         " communication         total\n";
   const std::size_t last = s.memory.size() - 1;
   for (std::size_t i = 0; i <= last; ++i) {
     if (s.memory.size() > 8 && i > 1 && i < last) continue;
     const auto& m = s.memory[i];
-    out << "  stage " << std::left << std::setw(19) << i << std::right;
-    for (std::int64_t bytes : {m.parameters, m.gradients, m.optimizer, m.stash, m.communication, m.total()})
+    out << (s.memory.size() > 1 ? "  pipeline rank " : "  each rank     ") << std::left << std::setw(11)
+        << (s.memory.size() > 1 ? std::to_string(i) : std::string()) << std::right;
+    for (std::int64_t bytes :
+         {m.parameters, m.main_parameters, m.gradients, m.optimizer, m.stash, m.communication, m.total()})
       out << std::setw(14) << format_bytes(bytes);
     out << '\n';
   }

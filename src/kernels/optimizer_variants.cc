@@ -16,7 +16,7 @@ void check_flat(const tensor::ViewBase& view, const tensor::ViewBase& like, cons
 // The 16-bit copy of p, if there is one.
 void check_rounded(const TensorView& rounded, const TensorView& p) {
   if (is_null(rounded)) return;
-  MEGATRON_CHECK(is_half(rounded.dtype) && p.dtype == DType::float32, "rounded is ", dtype_name(rounded.dtype),
+  MEGATRON_CHECK(is_16_bit_float(rounded.dtype) && p.dtype == DType::float32, "rounded is ", dtype_name(rounded.dtype),
                  ", p is ", dtype_name(p.dtype));
   check_flat(rounded, rounded, "rounded");
   MEGATRON_CHECK_EQ(rounded.numel(), p.numel(), "rounded has shape ", rounded.shape);

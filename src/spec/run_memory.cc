@@ -55,21 +55,30 @@ std::int64_t moments(const StageShape& shape, const OptimizerSpec& optimizer) {
 
 }  // namespace
 
-std::int64_t live_micro_batches(const RunSpec& run, int pipeline_rank) {
-  const std::int64_t all = run.batch.num_micro_batches;
-  const std::int64_t p = run.parallel.pipeline_parallel;
+std::int64_t live_chunk_stashes(const RunSpec& run, int pipeline_rank) {
+  const std::int64_t m = run.batch.num_micro_batches, p = run.parallel.pipeline_parallel, r = pipeline_rank;
+  const std::int64_t v = run.parallel.virtual_chunks;
   switch (run.parallel.schedule) {
     case PipelineSchedule::gpipe:
-      return all;
+      return m * v;
+    case PipelineSchedule::interleaved: {
+      const std::int64_t group = run.parallel.micro_batch_group_size > 0 ? run.parallel.micro_batch_group_size : p;
+      return std::min(m * v, 2 * (p - r - 1) + (v - 1) * group + 1);
+    }
     case PipelineSchedule::zb_h1:
-      return std::min(all, p);
+      return std::min(m, p);
     case PipelineSchedule::zb_h2:
-      return std::min(all, 2 * p - 1);
+      return std::min(m, 2 * p - 1);
+    case PipelineSchedule::zb_v:
+      return std::min(2 * m, 2 * p);
+    case PipelineSchedule::zb_auto:
     case PipelineSchedule::from_file:
-      return std::min(all, static_cast<std::int64_t>(run.parallel.pipeline_memory_limit * static_cast<double>(p)));
-    default:
-      return std::min(all, p - pipeline_rank);
+      return std::min(m * v,
+                      static_cast<std::int64_t>(run.parallel.pipeline_memory_limit * static_cast<double>(p * v)));
+    case PipelineSchedule::one_f_one_b:
+      break;
   }
+  return std::min(m, p - r);
 }
 
 std::vector<StageMemory> memory_per_rank(const RunSpec& run) {
@@ -87,7 +96,8 @@ std::vector<StageMemory> memory_per_rank(const RunSpec& run) {
       // Each layer keeps the residual stream twice.
       const std::int64_t streams = 2 * shape.layers * shape.block.layout.token_rows(tokens) * run.model.hidden_size;
       const std::int64_t kept = value * shape.stash(tokens) + (stream - value) * streams;
-      m.stash += kept * live_micro_batches(run, rank) + value * shape.recompute_peak(tokens);
+      m.stash += kept * live_chunk_stashes(run, rank) / run.parallel.virtual_chunks;
+      m.stash += value * shape.recompute_peak(tokens);
     }
     if (run.parallel.tensor_parallel > 1) m.communication += value * tokens * run.model.hidden_size;
     if (run.parallel.pipeline_parallel > 1) m.communication += 2 * stream * message(run);

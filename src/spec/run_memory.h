@@ -21,8 +21,9 @@ struct StageMemory {
   std::int64_t total() const { return parameters + main_parameters + gradients + optimizer + stash + communication; }
 };
 
-/// Micro-batches whose stash a pipeline rank holds at one time under the run's schedule.
-std::int64_t live_micro_batches(const RunSpec& run, int pipeline_rank);
+/// Stashes, each of one micro-batch on one virtual stage, that a pipeline rank holds at one time under the run's
+/// schedule.
+std::int64_t live_chunk_stashes(const RunSpec& run, int pipeline_rank);
 /// One entry per pipeline rank; the run must be complete and its layout divide the model (throws otherwise).
 std::vector<StageMemory> memory_per_rank(const RunSpec& run);
 

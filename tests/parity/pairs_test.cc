@@ -32,6 +32,21 @@ std::vector<TrainingCase> pairs() {
     setup.recompute = recompute;
     return setup;
   };
+  const auto scheduled = [](Layout layout, spec::PipelineSchedule schedule, int chunks) {
+    Setup setup = {layout, schedule};
+    setup.chunks = chunks;
+    return setup;
+  };
+  const auto sharded = [](Setup setup, bool overlap, std::int64_t bucket_size) {
+    setup.sharding = spec::ShardingStrategy::optim;
+    setup.overlap = overlap;
+    setup.bucket_size = bucket_size;
+    return setup;
+  };
+  using Schedule = spec::PipelineSchedule;
+  const ModelChoice gpt_bf16 = {false, true, 24, false, DType::bfloat16};
+  const ModelChoice llama_bf16 = {true, false, 3, false, DType::bfloat16};
+  const Layout two = {1, 2, 1, false, 1}, four = {1, 4, 1, false, 1}, replicas = {1, 2, 2, false, 1};
   constexpr auto kFull = spec::RecomputeGranularity::full, kSelective = spec::RecomputeGranularity::selective;
   constexpr auto kUniform = spec::RecomputeMethod::uniform, kBlock = spec::RecomputeMethod::block;
   const Layout two_stages = {2, 2, 1, true, 2};
@@ -53,6 +68,32 @@ std::vector<TrainingCase> pairs() {
        {Layout{1, 2, 2, false, 1}, kGpipe, 1, 0, {}, 1},
        Level::bits},
       {"ThreadsBucketsAndTiming", gpt_norm, stages, perturbed, Level::bits},
+      {"ZeroBubbleH1", gpt, {four}, scheduled(four, Schedule::zb_h1, 1), Level::bits},
+      {"ZeroBubbleH2", llama, {four}, scheduled(four, Schedule::zb_h2, 1), Level::bits},
+      {"ZeroBubbleV", llama_tied, {two}, scheduled(two, Schedule::zb_v, 2), Level::bits},
+      {"Interleaved", gpt, {two}, scheduled(two, Schedule::interleaved, 2), Level::bits},
+      {"DistributedOptimizer", gpt_norm, stages, sharded(stages, true, 1000), Level::bits},
+      {"DistributedOptimizerOfFour",
+       llama_tied,
+       {Layout{1, 1, 4, false, 1}},
+       sharded({Layout{1, 1, 4, false, 1}}, false, 700),
+       Level::bits},
+      {"DistributedOptimizerAndZeroBubble",
+       llama,
+       {replicas},
+       sharded(scheduled(replicas, Schedule::zb_v, 2), true, 500),
+       Level::bits},
+      {"Bfloat16StageCuts", gpt_bf16, {Layout{2, 1, 1, true, 2}}, {Layout{2, 4, 1, true, 2}}, Level::bits},
+      {"Bfloat16ZeroBubble",
+       llama_bf16,
+       {replicas},
+       sharded(scheduled(replicas, Schedule::zb_v, 2), true, 500),
+       Level::bits},
+      {"Bfloat16Recompute",
+       gpt_bf16,
+       {two_stages},
+       recomputing(two_stages, {kFull, kUniform, 2, {}, false}),
+       Level::bits},
       {"RecomputeGroups", gpt, {two_stages}, recomputing(two_stages, {kFull, kUniform, 2, {}, false}), Level::bits},
       {"RecomputeFirstLayer",
        llama_tied,

@@ -20,6 +20,7 @@ struct ModelChoice {
   bool tied = true;
   std::int64_t groups = 24;
   bool qk_norm = false;
+  DType dtype = DType::float32;
 };
 
 constexpr std::int64_t kVocab = 61;
@@ -48,17 +49,19 @@ struct TrainingCase {
 };
 
 inline std::string setup_text(const Setup& setup) {
-  return str_cat(testing::layout_text(setup.layout), setup.schedule == spec::PipelineSchedule::gpipe ? " gpipe" : "",
-                 setup.threads > 1 ? str_cat(" threads", setup.threads) : "",
-                 setup.perturb_seed != 0 ? " perturbed" : "", setup.chunks > 1 ? str_cat(" chunks", setup.chunks) : "",
-                 setup.recompute.granularity != spec::RecomputeGranularity::none ? " recompute" : "",
-                 setup.sharding != spec::ShardingStrategy::no_shard ? " sharded" : "",
-                 setup.overlap ? "" : " no overlap");
+  return str_cat(
+      testing::layout_text(setup.layout),
+      setup.schedule == spec::PipelineSchedule::one_f_one_b ? ""
+                                                            : str_cat(" schedule", static_cast<int>(setup.schedule)),
+      setup.threads > 1 ? str_cat(" threads", setup.threads) : "", setup.perturb_seed != 0 ? " perturbed" : "",
+      setup.chunks > 1 ? str_cat(" chunks", setup.chunks) : "",
+      setup.recompute.granularity != spec::RecomputeGranularity::none ? " recompute" : "",
+      setup.sharding != spec::ShardingStrategy::no_shard ? " sharded" : "", setup.overlap ? "" : " no overlap");
 }
 
 inline std::string model_text(const ModelChoice& model) {
   return str_cat(model.llama ? "llama" : "gpt2", model.tied ? " tied" : " untied", " groups", model.groups,
-                 model.qk_norm ? " qk-norm" : "");
+                 model.qk_norm ? " qk-norm" : "", " ", dtype_name(model.dtype));
 }
 
 /// The run without its layout: dropout on, Adam with Megatron-LM's epsilon, clipping.
@@ -77,6 +80,7 @@ inline spec::RunSpec base_run(const ModelChoice& choice) {
   model.untie_embeddings_and_output_weights = !choice.tied;
   model.qk_layernorm = choice.qk_norm;
   model.hidden_dropout = model.attention_dropout = 0.1;
+  run.numerics.params_dtype = choice.dtype;
   model.init_method_std = 0.08;  // keys and queries of ordinary size: their norms do not amplify rounding
   run.batch.global_batch_size = kGlobalBatch;
   run.optimizer.adam_eps = 1e-8;
@@ -101,6 +105,7 @@ inline spec::RunSpec run_of(spec::RunSpec run, const Setup& setup) {
   run.parallel.ddp_bucket_size = setup.bucket_size;
   run.parallel.decoder_first_pipeline_num_layers = setup.first_stage_layers;
   run.parallel.virtual_chunks = setup.chunks;
+  if (setup.schedule == spec::PipelineSchedule::zb_v) run.parallel.placement_kind = spec::PlacementKind::v;
   run.parallel.use_megatron_fsdp = setup.sharding != spec::ShardingStrategy::no_shard;
   run.parallel.data_parallel_sharding_strategy = setup.sharding;
   run.parallel.overlap = setup.overlap;

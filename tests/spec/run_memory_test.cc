@@ -28,13 +28,13 @@ RunSpec small_run() {
 
 TEST(RunMemory, MicroBatchesInFlight) {
   RunSpec run = small_run();
-  EXPECT_EQ(live_micro_batches(run, 0), 2);
-  EXPECT_EQ(live_micro_batches(run, 1), 1);
+  EXPECT_EQ(live_chunk_stashes(run, 0), 2);
+  EXPECT_EQ(live_chunk_stashes(run, 1), 1);
   run.batch.num_micro_batches = 1;
-  EXPECT_EQ(live_micro_batches(run, 0), 1);
+  EXPECT_EQ(live_chunk_stashes(run, 0), 1);
   run = small_run();
   run.parallel.schedule = PipelineSchedule::gpipe;
-  EXPECT_EQ(live_micro_batches(run, 1), 8);
+  EXPECT_EQ(live_chunk_stashes(run, 1), 8);
 }
 
 TEST(RunMemory, ParametersGradientsMoments) {

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/rng.h"
 #include "base/units.h"
+#include "kernels/elementwise.h"
 #include "spec/batch_schedule.h"
 #include "spec/layer_split.h"
 
@@ -133,7 +134,9 @@ void add_owned_weights(train::RankParts& parts, Weights& into) {
     const spec::Sharding& sharding = parameter->sharding;
     std::vector<float>& whole = into[parameter->name];
     whole.resize(static_cast<std::size_t>(sharding.numel()), NAN);
-    const auto* local = std::as_const(parameter->value).data<float>();
+    Tensor values = parts.exec().empty(parameter->value.shape(), DType::float32);
+    kernels::copy(parts.exec(), parameter->value, values);
+    const auto* local = std::as_const(values).data<float>();
     for (const spec::Piece& piece : sharding.pieces)
       for (std::int64_t r = 0; piece.owned && r < piece.global.rows; ++r)
         std::copy_n(local + (piece.local_row + r) * sharding.local_cols, piece.global.cols,
@@ -147,11 +150,14 @@ void set_weights(train::RankParts& parts, const Weights& from) {
     if (found == from.end()) continue;
     const spec::Sharding& sharding = parameter->sharding;
     MEGATRON_CHECK_EQ(static_cast<std::int64_t>(found->second.size()), sharding.numel(), parameter->name);
-    auto* local = parameter->value.data<float>();
+    Tensor values = parts.exec().empty(parameter->value.shape(), DType::float32);
+    kernels::copy(parts.exec(), parameter->value, values);
+    auto* local = values.data<float>();
     for (const spec::Piece& piece : sharding.pieces)
       for (std::int64_t r = 0; r < piece.global.rows; ++r)
         std::copy_n(found->second.begin() + (piece.global.row + r) * sharding.cols + piece.global.col,
                     piece.global.cols, local + (piece.local_row + r) * sharding.local_cols);
+    parts.set_weights(*parameter, values);
     ++parameter->version;
   }
 }

@@ -144,54 +144,71 @@ Tensor Muon::gathered(const Plan& plan, Tensor update) const {
   return tp.communicator()->all_gather(std::move(update), rows, std::move(all), "shards of an update").wait();
 }
 
+Tensor Muon::direction(const UpdateScalars& scalars, const Tensor& grad, Tensor momentum) const {
+  kernels::Executor& exec = rank_.exec;
+  const double keep = spec_.muon.momentum, fresh = (1.0 - keep) * scalars.grad_scale;
+  Tensor flat_momentum = momentum.flat();
+  const Tensor flat_grad = grad.flat();
+  kernels::weighted_sum(exec, keep, flat_momentum, fresh, flat_grad, flat_momentum);
+  Tensor result = exec.empty(momentum.shape(), momentum.dtype());
+  Tensor flat = result.flat();
+  if (spec_.muon.nesterov)
+    kernels::weighted_sum(exec, fresh, flat_grad, keep, flat_momentum, flat);
+  else
+    kernels::copy(exec, flat_momentum, flat);
+  return result;
+}
+
+Tensor Muon::assembled(const Plan& plan, std::size_t part, const Tensor& source) const {
+  const Part& size = plan.parts[part];
+  Tensor matrix = rank_.exec.empty(Shape{size.rows, size.cols}, source.dtype());
+  const std::int64_t rows_each = plan.gathers ? source.size(0) / rank_.mesh.tp.size() : 0;
+  for (const Block& block : plan.all) {
+    if (block.part != part) continue;
+    const std::int64_t from = block.holder * rows_each + block.local_row;
+    kernels::copy(rank_.exec, source.slice(0, from, from + block.rows),
+                  matrix.slice(0, block.row, block.row + block.rows).slice(1, block.col, block.col + block.cols));
+  }
+  return matrix;
+}
+
+void Muon::add(const Plan& plan, std::size_t part, const Tensor& matrix, const UpdateScalars& scalars, Tensor& weight,
+               Tensor& rounded) const {
+  kernels::Executor& exec = rank_.exec;
+  const double shrink = 1.0 - scalars.lr * scalars.weight_decay;
+  const double factor =
+      scalars.lr * spec_.muon.extra_scale_factor * muon_scale(spec_.muon.scale_mode, matrix.size(0), matrix.size(1));
+  for (const Block& block : plan.mine) {
+    if (block.part != part) continue;
+    Tensor piece = exec.empty(Shape{block.rows, block.cols}, weight.dtype());
+    kernels::copy(exec, matrix.slice(0, block.row, block.row + block.rows).slice(1, block.col, block.col + block.cols),
+                  piece);
+    const auto rows_of = [&](Tensor& tensor) {
+      return tensor.slice(0, block.local_row, block.local_row + block.rows).flat();
+    };
+    Tensor target = rows_of(weight), copy;
+    TensorView copy_view;
+    if (rounded.defined()) {
+      copy = rows_of(rounded);
+      copy_view = copy.view();
+    }
+    kernels::weighted_sum(exec, shrink, target, -factor, piece.flat(), target, copy_view);
+  }
+}
+
 void Muon::update(const nn::Parameter& parameter, const UpdateScalars& scalars, Tensor weight, const Tensor& grad,
                   Tensor momentum, Tensor rounded) {
   const auto found = plans_.find(&parameter);
   MEGATRON_CHECK(found != plans_.end(), parameter.name, " is not one of the matrices");
   const Plan& plan = found->second;
-  kernels::Executor& exec = rank_.exec;
   const spec::MuonSpec& muon = spec_.muon;
-  const double keep = muon.momentum, fresh = (1.0 - keep) * scalars.grad_scale;
-  Tensor flat_momentum = momentum.flat();
-  const Tensor flat_grad = grad.flat();
-  kernels::weighted_sum(exec, keep, flat_momentum, fresh, flat_grad, flat_momentum);
-  Tensor local = exec.empty(weight.shape(), weight.dtype());
-  Tensor flat_local = local.flat();
-  if (muon.nesterov)
-    kernels::weighted_sum(exec, fresh, flat_grad, keep, flat_momentum, flat_local);
-  else
-    kernels::copy(exec, flat_momentum, flat_local);
-  const std::int64_t local_rows = weight.size(0);
-  const Tensor source = gathered(plan, std::move(local));
-  flat_local.reset();
+  const Tensor source = gathered(plan, direction(scalars, grad, std::move(momentum)));
   const mesh::Group* split = muon.tp_mode == spec::MuonTpMode::distributed ? &rank_.mesh.tp : nullptr;
-  const double shrink = 1.0 - scalars.lr * scalars.weight_decay;
-  for (std::size_t p = 0; p < plan.parts.size(); ++p) {
-    const Part& part = plan.parts[p];
-    if (part.rows == 0) continue;
-    Tensor matrix = exec.empty(Shape{part.rows, part.cols}, weight.dtype());
-    for (const Block& block : plan.all) {
-      if (block.part != p) continue;
-      const std::int64_t from = (plan.gathers ? block.holder * local_rows : 0) + block.local_row;
-      kernels::copy(exec, source.slice(0, from, from + block.rows),
-                    matrix.slice(0, block.row, block.row + block.rows).slice(1, block.col, block.col + block.cols));
-    }
-    matrix = newton_schulz(exec, std::move(matrix), newton_schulz_steps(muon.coefficients), muon.num_ns_steps, split);
-    const double factor = scalars.lr * muon.extra_scale_factor * muon_scale(muon.scale_mode, part.rows, part.cols);
-    for (const Block& block : plan.mine) {
-      if (block.part != p) continue;
-      Tensor piece = exec.empty(Shape{block.rows, block.cols}, weight.dtype());
-      kernels::copy(
-          exec, matrix.slice(0, block.row, block.row + block.rows).slice(1, block.col, block.col + block.cols), piece);
-      Tensor target = weight.slice(0, block.local_row, block.local_row + block.rows).flat();
-      TensorView copy;
-      Tensor rows;
-      if (rounded.defined()) {
-        rows = rounded.slice(0, block.local_row, block.local_row + block.rows).flat();
-        copy = rows.view();
-      }
-      kernels::weighted_sum(exec, shrink, target, -factor, piece.flat(), target, copy);
-    }
+  for (std::size_t part = 0; part < plan.parts.size(); ++part) {
+    if (plan.parts[part].rows == 0) continue;
+    const Tensor matrix = newton_schulz(rank_.exec, assembled(plan, part, source),
+                                        newton_schulz_steps(muon.coefficients), muon.num_ns_steps, split);
+    add(plan, part, matrix, scalars, weight, rounded);
   }
 }
 

@@ -54,7 +54,15 @@ class Muon {
   Plan block_plan(const nn::Parameter& parameter) const;
   std::vector<Block> split_piece(const nn::Parameter& parameter, const spec::Piece& piece, int holder) const;
   std::size_t num_parts(const nn::Parameter& parameter) const;
+  /// Advances the momentum and returns what is to be orthogonalised, shaped as the shard.
+  Tensor direction(const UpdateScalars& scalars, const Tensor& grad, Tensor momentum) const;
+  /// All shards one below the other, or the own one where nothing is to be gathered.
   Tensor gathered(const Plan& plan, Tensor update) const;
+  /// One of the plan's matrices out of the gathered shards.
+  Tensor assembled(const Plan& plan, std::size_t part, const Tensor& source) const;
+  /// Adds what this rank holds of an orthogonalised matrix to the weight.
+  void add(const Plan& plan, std::size_t part, const Tensor& matrix, const UpdateScalars& scalars, Tensor& weight,
+           Tensor& rounded) const;
 
   mesh::Rank& rank_;
   spec::OptimizerSpec spec_;

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "base/float16.h"
 #include "checkpoint/safetensors.h"
 #include "made_parameter.h"
 #include "optim/newton_schulz.h"
@@ -308,6 +309,55 @@ TEST(Muon, BlockwiseTakesEachPartByItself) {
   train_shards(2, 8, spec, cut);
   EXPECT_EQ(cut.weights["bias"], whole.weights["bias"]);
   EXPECT_NE(cut.weights["proj"], whole.weights["proj"]);
+}
+
+/// Without memory the same work is counted as with it, on every rank and in every mode.
+TEST(Muon, MetaCountsTheSameWork) {
+  for (const auto mode : {spec::MuonTpMode::blockwise, spec::MuonTpMode::duplicated, spec::MuonTpMode::distributed}) {
+    spec::OptimizerSpec spec = muon_spec();
+    spec.muon.tp_mode = mode;
+    const auto step = [&](mesh::Rank& rank) {
+      auto qkv =
+          made_parameter(rank.exec, "qkv", spec::qkv_shard(2, kHeads, 2, kHeadSize, kHidden, rank.mesh.tp.rank(), 2));
+      qkv->group_rows = {kHeads / 2 * kHeadSize, kHeadSize, kHeadSize};
+      auto proj =
+          made_parameter(rank.exec, "proj", spec::column_shard(kHidden, kHeads * kHeadSize, rank.mesh.tp.rank(), 2));
+      Optimizer optimizer(rank, std::vector{qkv.get(), proj.get()}, spec);
+      const kernels::WorkCounters before = rank.exec.counters();
+      optimizer.step({0.1, 0.0, 1.0, 1.0});
+      return rank.exec.counters().matmul_flops - before.matmul_flops;
+    };
+    std::int64_t real[2] = {}, meta[2] = {};
+    run_mesh(make_parallel(2), [&](mesh::Rank& rank) { real[rank.mesh.rank] = step(rank); });
+    for (int r = 0; r < 2; ++r) testing::run_meta(make_parallel(2), r, [&](mesh::Rank& rank) { meta[r] = step(rank); });
+    EXPECT_EQ(real[0], meta[0]);
+    EXPECT_EQ(real[1], meta[1]);
+    // Five steps of 2·(2·R²·C + R³) on matrices of 16, 4, 4 rows and of 16 columns.
+    const std::int64_t whole =
+        5 * 2 * (2 * 16 * 16 * 24 + 16 * 16 * 16 + 2 * (2 * 4 * 4 * 24 + 4 * 4 * 4) + 2 * 16 * 16 * 24 + 16 * 16 * 16);
+    if (mode == spec::MuonTpMode::duplicated) {
+      EXPECT_EQ(real[0], whole);
+    }
+    if (mode == spec::MuonTpMode::distributed) {
+      EXPECT_EQ(real[0] + real[1], whole);
+    }
+  }
+}
+
+/// The 16-bit copy beside float32 weights is written with them.
+TEST(Muon, WritesTheRoundedCopy) {
+  alone([](mesh::Rank& rank) {
+    auto p = made_parameter(rank.exec, "w", 6, 4);
+    for (std::int64_t i = 0; i < 24; ++i) p->main_grad.data<float>()[i] = made_value(i);
+    Muon muon(rank, muon_spec(), std::vector{p.get()});
+    Tensor momentum = rank.exec.zeros(p->value.shape(), DType::float32);
+    const Tensor rounded = rank.exec.zeros(p->value.shape(), DType::bfloat16);
+    muon.update(*p, {0.1, 0.0, 1.0, 1}, p->value, p->main_grad, momentum, rounded);
+    for (std::int64_t i = 0; i < 24; ++i) {
+      EXPECT_NE(p->value.data<float>()[i], 0.0F);
+      EXPECT_EQ(rounded.data<BFloat16>()[i].bits, BFloat16(p->value.data<float>()[i]).bits);
+    }
+  });
 }
 
 /// Queries, keys and values apart are three small problems; together they are one.

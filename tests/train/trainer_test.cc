@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 
+#include "spec/run_memory.h"
 #include "support/small_run.h"
 
 namespace megatron::train {
@@ -119,6 +120,46 @@ TEST(Trainer, LossIsTheMeanOverTokensOfTheGlobalBatch) {
       }
     }
   }
+}
+
+/// What --log-num-zeros-in-grad and --log-params-norm tell counts each logical element once.
+TEST(Trainer, ZerosAndParameterNormAreThoseOfOneRank) {
+  for (const bool llama : {false, true}) {
+    spec::RunSpec run = small_run(llama);
+    run.batch.train_iters = 2;
+    run.log.log_num_zeros_in_grad = run.log.log_params_norm = true;
+    const SmallResult one = train_small(complete(run, {1, 1, 1, false, 2}), sequences());
+    EXPECT_GT(one.steps[0].params_norm, 0.0);
+    EXPECT_GE(one.steps[0].num_zeros, 0);
+    for (const Layout& layout : {Layout{2, 1, 1, true, 2}, Layout{1, 2, 2, false, 1}, Layout{2, 2, 2, false, 1}}) {
+      const SmallResult other = train_small(complete(run, layout), sequences());
+      for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(other.steps[i].num_zeros, one.steps[i].num_zeros);
+        EXPECT_NEAR(other.steps[i].params_norm / one.steps[i].params_norm, 1.0, 1e-6);
+      }
+    }
+  }
+}
+
+/// What an optimizer keeps is what the description says.
+TEST(Trainer, OptimizerStateIsAsDescribed) {
+  for (const auto kind :
+       {spec::OptimizerKind::adam, spec::OptimizerKind::sgd, spec::OptimizerKind::lion, spec::OptimizerKind::muon})
+    for (const auto scalar : {spec::OptimizerKind::adam, spec::OptimizerKind::lion}) {
+      spec::RunSpec run = small_run(kind == spec::OptimizerKind::lion);
+      run.batch.train_iters = 1;
+      run.optimizer.kind = kind;
+      run.optimizer.muon.scalar_optimizer = scalar;
+      const spec::RunSpec whole = complete(run, {2, 2, 1, true, 2});
+      const std::vector<spec::StageMemory> described = spec::memory_per_stage(whole);
+      SmallOptions options = sequences();
+      options.hooks.at_end = [&](RankParts& parts) {
+        std::int64_t bytes = 0;
+        for (const optim::OptimizerState& state : parts.optimizer().states()) bytes += state.tensor.bytes();
+        EXPECT_EQ(bytes, described.at(static_cast<std::size_t>(parts.mesh().pp.rank())).optimizer);
+      };
+      train_small(whole, options);
+    }
 }
 
 TEST(Trainer, MicroBatchSizeDoesNotChangeLossOrNorm) {

@@ -43,9 +43,9 @@ void data_parallel_sharding(RuleContext& c) {
     c.error({"--use-distributed-optimizer", "--data-parallel-sharding-strategy"},
             "no_shard shares nothing out, the distributed optimizer does; nearest: optim");
   if (p.sharding() == spec::ShardingStrategy::optim_grads || p.sharding() == spec::ShardingStrategy::optim_grads_params)
-    c.error({"--use-megatron-fsdp"},
-            str_cat(strategy_given ? "this strategy" : "its strategy optim_grads_params",
-                    " is not built in this version; nearest: --data-parallel-sharding-strategy optim"));
+    c.not_built(
+        {strategy_given ? "--data-parallel-sharding-strategy" : "--use-megatron-fsdp"},
+        "gradients and parameters are not shared out in this version; use --data-parallel-sharding-strategy optim");
 }
 
 void layer_split(RuleContext& c) {

@@ -37,10 +37,12 @@ void modules(RuleContext& c) {
   for (const std::string& name : c.switches().recompute_modules) {
     const auto is_name = [&](std::string_view other) { return other == name; };
     if (std::any_of(std::begin(kModules), std::end(kModules), is_name)) continue;
-    const bool foreign = std::any_of(std::begin(kForeignModules), std::end(kForeignModules), is_name);
-    c.error({"--recompute-modules"},
-            str_cat("module ", name, foreign ? " belongs to layers that are not built in this version" : " is unknown",
-                    "; nearest: core_attn, layernorm, mlp"));
+    if (std::any_of(std::begin(kForeignModules), std::end(kForeignModules), is_name))
+      c.not_built({"--recompute-modules"}, str_cat("module ", name,
+                                                   " belongs to layers that are not built in this "
+                                                   "version; use core_attn, layernorm, mlp"));
+    else
+      c.error({"--recompute-modules"}, str_cat("module ", name, " is unknown; nearest: core_attn, layernorm, mlp"));
   }
 }
 

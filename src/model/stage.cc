@@ -11,7 +11,10 @@ StageStash& StageStash::operator=(StageStash&&) noexcept = default;
 
 void StageStash::visit(const std::function<void(const char* name, const Tensor&)>& f) const {
   if (contents == nullptr) return;
-  for (const TransformerBlock::Stash& block : contents->blocks) block.visit(f);
+  const auto visit_kept = [&f](const char* name, const Tensor& tensor) {
+    if (tensor.defined()) f(name, tensor);  // what is recomputed is not there
+  };
+  for (const TransformerBlock::Stash& block : contents->blocks) block.visit(visit_kept);
   for (const Tensor& input : contents->group_inputs) f("input of recomputed layers", input);
   if (!contents->has_head) return;
   contents->final_layernorm.visit(f);

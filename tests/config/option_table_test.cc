@@ -123,10 +123,12 @@ TEST(OptionTable, DefaultsAreThoseOfMegatron) {
     const Option* option = table.find(reference.names[0]);
     if (option == nullptr || option->type == Type::truth) continue;
     std::string standard = reference.standard, shown = option->show(fresh);
+    if (standard == "2 ** 32") standard = "4294967296";
     if (standard.size() > 1 && standard.front() == '\'') standard = standard.substr(1, standard.size() - 2);
     if (standard == "None" || standard == "field(default_factory=list)") {
       // Not set: no text, or a zero that stands for "to be derived"; or a default that Megatron fills in later.
-      const std::set<std::string> filled_later = {"--rotary-seq-len-interpolation-factor"};
+      const std::set<std::string> filled_later = {"--rotary-seq-len-interpolation-factor", "--recompute-method",
+                                                  "--recompute-num-layers"};
       if (filled_later.count(option->name) == 0) {
         EXPECT_TRUE(shown.empty() || shown == "0") << option->name << " " << shown;
       }

@@ -121,7 +121,7 @@ std::vector<std::string> parameter_names(const ModelChoice& model) {
 }
 
 nn::Parameter* find(train::RankParts& parts, const std::string& name) {
-  for (nn::Parameter* parameter : parts.stage().parameters())
+  for (nn::Parameter* parameter : parts.model().parameters())
     if (parameter->name == name && !parameter->tied_use) return parameter;
   return nullptr;
 }

@@ -77,7 +77,7 @@ TEST(UserReports, NormsStayEqualUnderSequenceParallelism) {
     Copies copies;
     options.hooks.at_end = [&](train::RankParts& parts) {
       const std::lock_guard<std::mutex> lock(mutex);
-      for (const nn::Parameter* parameter : parts.stage().parameters())
+      for (const nn::Parameter* parameter : parts.model().parameters())
         if (parameter->name.find("layernorm") != std::string::npos) {
           const auto* values = std::as_const(parameter->value).data<float>();
           copies[parameter->name].emplace_back(values, values + parameter->value.numel());

@@ -59,6 +59,22 @@ inline void check_vector(const tensor::ViewBase& view, std::int64_t size, DType 
   check_view(view, {size}, dtype, name);
 }
 
+/// A dense view with the dtype and number of elements of `like`.
+inline void check_flat(const tensor::ViewBase& view, const tensor::ViewBase& like, const char* name) {
+  MEGATRON_CHECK(view.dtype == like.dtype, name, " is ", dtype_name(view.dtype), ", not ", dtype_name(like.dtype));
+  MEGATRON_CHECK_EQ(view.numel(), like.numel(), name, " has shape ", view.shape);
+  MEGATRON_CHECK(view.is_contiguous(), name, " is not dense");
+}
+
+/// The 16-bit copy of fp32 weights p, if there is one.
+inline void check_rounded(const TensorView& rounded, const TensorView& p) {
+  if (is_null(rounded)) return;
+  MEGATRON_CHECK(is_16_bit_float(rounded.dtype) && p.dtype == DType::float32, "rounded is ", dtype_name(rounded.dtype),
+                 ", p is ", dtype_name(p.dtype));
+  check_flat(rounded, rounded, "rounded");
+  MEGATRON_CHECK_EQ(rounded.numel(), p.numel(), "rounded has shape ", rounded.shape);
+}
+
 /// Integer operands are plain pointers; they are null on meta only.
 inline void check_pointer(const Executor& exec, const void* pointer, std::int64_t count, const char* name) {
   MEGATRON_CHECK(pointer != nullptr || count == 0 || exec.is_meta(), name, " is null");

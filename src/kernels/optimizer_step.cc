@@ -6,23 +6,6 @@
 
 namespace megatron::kernels {
 
-namespace {
-void check_flat(const tensor::ViewBase& view, const tensor::ViewBase& like, const char* name) {
-  MEGATRON_CHECK(view.dtype == like.dtype, name, " is ", dtype_name(view.dtype), ", not ", dtype_name(like.dtype));
-  MEGATRON_CHECK_EQ(view.numel(), like.numel(), name, " has shape ", view.shape);
-  MEGATRON_CHECK(view.is_contiguous(), name, " is not dense");
-}
-
-// The 16-bit copy of p, if there is one.
-void check_rounded(const TensorView& rounded, const TensorView& p) {
-  if (is_null(rounded)) return;
-  MEGATRON_CHECK(is_16_bit_float(rounded.dtype) && p.dtype == DType::float32, "rounded is ", dtype_name(rounded.dtype),
-                 ", p is ", dtype_name(p.dtype));
-  check_flat(rounded, rounded, "rounded");
-  MEGATRON_CHECK_EQ(rounded.numel(), p.numel(), "rounded has shape ", rounded.shape);
-}
-}  // namespace
-
 void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v,
                 TensorView rounded) {
   const KernelSpan span(exec, "adamw_step");

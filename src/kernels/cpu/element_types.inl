@@ -13,6 +13,13 @@ HWY_INLINE void convert(const From* from, To* to, std::int64_t count) {
                              HWY_ATTR { store_valid(load_valid(from + i, valid), to + i, valid); });
 }
 
+/// New weights from element i on, to p and to `rounded`; with float elements the latter is not there.
+template <typename T>
+HWY_INLINE void store_weights(V weights, float* p, [[maybe_unused]] T* rounded, std::int64_t i, std::int64_t valid) {
+  store_valid(weights, p + i, valid);
+  if constexpr (sizeof(T) == 2) store_valid(weights, rounded + i, valid);
+}
+
 /// body(T()) for the element type T of float32, bfloat16 or float16.
 template <typename Body>
 HWY_INLINE void with_type(DType dtype, const Body& body) {

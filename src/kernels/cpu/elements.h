@@ -14,5 +14,9 @@ inline const void* at_element(const ConstTensorView& view, std::int64_t index) {
 inline void* at_element(const TensorView& view, std::int64_t index) {
   return static_cast<std::byte*>(view.pointer) + index * dtype_size(view.dtype);
 }
+/// Of a view that may be null.
+inline void* at_element_or_null(const TensorView& view, std::int64_t index) {
+  return view.num_dims() == 0 ? nullptr : at_element(view, index);
+}
 
 }  // namespace megatron::kernels::cpu

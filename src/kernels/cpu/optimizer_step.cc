@@ -37,13 +37,6 @@ struct SgdFactors {
 HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
 
-// New weights from element i on, to p and to `rounded`; with float elements the latter is not there.
-template <typename T>
-HWY_INLINE void store_weights(V weights, float* p, [[maybe_unused]] T* rounded, std::int64_t i, std::int64_t valid) {
-  store_valid(weights, p + i, valid);
-  if constexpr (sizeof(T) == 2) store_valid(weights, rounded + i, valid);
-}
-
 template <typename T>
 void adamw_piece_of(const AdamFactors& f, float* p, const float* g, float* m, float* v, T* rounded,
                     std::int64_t count) {
@@ -168,13 +161,6 @@ HWY_EXPORT(squared_piece);
 HWY_EXPORT(finite_piece);
 HWY_EXPORT(zeros_piece);
 
-namespace {
-// The copy of the new weights from element `begin` on; null if there is none.
-void* copy_from(const TensorView& rounded, std::int64_t begin) {
-  return rounded.num_dims() == 0 ? nullptr : at_element(rounded, begin);
-}
-}  // namespace
-
 void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v,
                 TensorView rounded) noexcept {
   const AdamFactors factors{static_cast<float>(step.lr),
@@ -190,7 +176,7 @@ void adamw_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorV
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(adamw_piece)
     (factors, p.data<float>() + begin, g.data<float>() + begin, m.data<float>() + begin, v.data<float>() + begin,
-     rounded.dtype, copy_from(rounded, begin), end - begin);
+     rounded.dtype, at_element_or_null(rounded, begin), end - begin);
   });
 }
 
@@ -202,7 +188,7 @@ void sgd_step(Executor& exec, const ref::SgdStep& step, TensorView p, ConstTenso
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(sgd_piece)
     (factors, p.data<float>() + begin, g.data<float>() + begin, history == nullptr ? nullptr : history + begin,
-     rounded.dtype, copy_from(rounded, begin), end - begin);
+     rounded.dtype, at_element_or_null(rounded, begin), end - begin);
   });
 }
 

@@ -39,13 +39,6 @@ struct LionFactors {
 HWY_BEFORE_NAMESPACE();
 namespace megatron::kernels::cpu::HWY_NAMESPACE {
 
-// New weights from element i on, to p and to `rounded`; with float elements the latter is not there.
-template <typename T>
-HWY_INLINE void store_new(V weights, float* p, [[maybe_unused]] T* rounded, std::int64_t i, std::int64_t valid) {
-  store_valid(weights, p + i, valid);
-  if constexpr (sizeof(T) == 2) store_valid(weights, rounded + i, valid);
-}
-
 template <typename T>
 void adam_l2_piece_of(const AdamL2Factors& f, float* p, const float* g, float* m, float* v, T* rounded,
                       std::int64_t count) {
@@ -57,7 +50,7 @@ void adam_l2_piece_of(const AdamL2Factors& f, float* p, const float* g, float* m
     const V root = hn::Add(hn::Sqrt(hn::Mul(second, set(f.correct2))), set(f.eps));
     store_valid(first, m + i, valid);
     store_valid(second, v + i, valid);
-    store_new(fnma(set(f.lr), hn::Div(hn::Mul(first, set(f.correct1)), root), weight), p, rounded, i, valid);
+    store_weights(fnma(set(f.lr), hn::Div(hn::Mul(first, set(f.correct1)), root), weight), p, rounded, i, valid);
   });
 }
 
@@ -74,7 +67,7 @@ void nesterov_piece_of(const NesterovFactors& f, float* p, const float* g, float
     const V grad = fma(set(f.decay), weight, hn::Mul(set(f.grad_scale), load_valid(g + i, valid)));
     const V history = f.first ? grad : fma(set(f.momentum), load_valid(buf + i, valid), grad);
     store_valid(history, buf + i, valid);
-    store_new(fnma(set(f.lr), fma(set(f.momentum), history, grad), weight), p, rounded, i, valid);
+    store_weights(fnma(set(f.lr), fma(set(f.momentum), history, grad), weight), p, rounded, i, valid);
   });
 }
 
@@ -92,7 +85,7 @@ void lion_piece_of(const LionFactors& f, float* p, const float* g, float* m, T* 
     const V mixed = fma(set(f.beta1), first, hn::Mul(set(f.rest1), grad));
     const V sign = hn::IfThenElseZero(hn::Ne(mixed, set(0)), hn::CopySign(set(1), mixed));
     store_valid(fma(set(f.beta2), first, hn::Mul(set(f.rest2), grad)), m + i, valid);
-    store_new(fnma(set(f.lr), fma(set(f.decay), weight, sign), weight), p, rounded, i, valid);
+    store_weights(fnma(set(f.lr), fma(set(f.decay), weight, sign), weight), p, rounded, i, valid);
   });
 }
 
@@ -108,7 +101,7 @@ void weighted_sum_piece_of(float a, const float* x, float b, const float* y, flo
   for_each_vector(count, [&](std::int64_t i, std::int64_t valid) HWY_ATTR {
     V sum = hn::Mul(set(a), load_valid(x + i, valid));
     if (y != nullptr) sum = fma(set(b), load_valid(y + i, valid), sum);
-    store_new(sum, out, rounded, i, valid);
+    store_weights(sum, out, rounded, i, valid);
   });
 }
 
@@ -133,13 +126,6 @@ HWY_EXPORT(nesterov_piece);
 HWY_EXPORT(lion_piece);
 HWY_EXPORT(weighted_sum_piece);
 
-namespace {
-// The copy of the new weights from element `begin` on; null if there is none.
-void* copy_from(const TensorView& rounded, std::int64_t begin) {
-  return rounded.num_dims() == 0 ? nullptr : at_element(rounded, begin);
-}
-}  // namespace
-
 void adam_l2_step(Executor& exec, const AdamStep& step, TensorView p, ConstTensorView g, TensorView m, TensorView v,
                   TensorView rounded) noexcept {
   const AdamL2Factors factors{static_cast<float>(step.lr),
@@ -155,7 +141,7 @@ void adam_l2_step(Executor& exec, const AdamStep& step, TensorView p, ConstTenso
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(adam_l2_piece)
     (factors, p.data<float>() + begin, g.data<float>() + begin, m.data<float>() + begin, v.data<float>() + begin,
-     rounded.dtype, copy_from(rounded, begin), end - begin);
+     rounded.dtype, at_element_or_null(rounded, begin), end - begin);
   });
 }
 
@@ -166,7 +152,7 @@ void sgd_nesterov_step(Executor& exec, const NesterovStep& step, TensorView p, C
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(nesterov_piece)
     (factors, p.data<float>() + begin, g.data<float>() + begin, buf.data<float>() + begin, rounded.dtype,
-     copy_from(rounded, begin), end - begin);
+     at_element_or_null(rounded, begin), end - begin);
   });
 }
 
@@ -179,7 +165,7 @@ void lion_step(Executor& exec, const LionStep& step, TensorView p, ConstTensorVi
   parallel_range(exec, p.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(lion_piece)
     (factors, p.data<float>() + begin, g.data<float>() + begin, m.data<float>() + begin, rounded.dtype,
-     copy_from(rounded, begin), end - begin);
+     at_element_or_null(rounded, begin), end - begin);
   });
 }
 
@@ -189,8 +175,8 @@ void weighted_sum(Executor& exec, double a, ConstTensorView x, double b, ConstTe
   parallel_range(exec, out.numel(), [&](std::int64_t begin, std::int64_t end) {
     HWY_DYNAMIC_DISPATCH(weighted_sum_piece)
     (static_cast<float>(a), x.data<float>() + begin, static_cast<float>(b),
-     second == nullptr ? nullptr : second + begin, out.data<float>() + begin, rounded.dtype, copy_from(rounded, begin),
-     end - begin);
+     second == nullptr ? nullptr : second + begin, out.data<float>() + begin, rounded.dtype,
+     at_element_or_null(rounded, begin), end - begin);
   });
 }
 

@@ -52,8 +52,13 @@ std::int64_t live_micro_batches(const RunSpec& run, int stage) {
       return std::min(all, p);
     case PipelineSchedule::zb_h2:
       return std::min(all, 2 * p - 1);
-    case PipelineSchedule::from_file:
-      return std::min(all, static_cast<std::int64_t>(run.parallel.pipeline_memory_limit * static_cast<double>(p)));
+    case PipelineSchedule::zb_auto:
+    case PipelineSchedule::from_file: {
+      // A file without a limit may hold all.
+      const double otherwise = run.parallel.schedule == PipelineSchedule::zb_auto ? 1.0 : static_cast<double>(all);
+      const double limit = run.parallel.pipeline_memory_limit.value_or(otherwise);
+      return static_cast<std::int64_t>(std::min(static_cast<double>(all), limit * static_cast<double>(p)));
+    }
     default:
       return std::min(all, p - stage);
   }

@@ -10,12 +10,12 @@
 #include "model/build.h"
 #include "schedule/batch_check.h"
 #include "schedule/lr_schedule.h"
-#include "schedule/training_program.h"
 #include "spec/batch_schedule.h"
 #include "train/batches.h"
 #include "train/evaluate.h"
 #include "train/machine.h"
 #include "train/not_finite.h"
+#include "train/schedule_tuner.h"
 #include "train/schedules.h"
 #include "train/startup.h"
 #include "train/state_io.h"
@@ -44,6 +44,7 @@ class Trainer {
  private:
   void set_up();
   void start_batch();
+  void retune();
   void train();
   StepReport step();
   std::vector<nn::MicroBatch> next_batches();
@@ -59,7 +60,6 @@ class Trainer {
   void say(const std::string& text) {
     if (listener_ != nullptr) listener_->line(text);
   }
-  std::size_t stage_index() { return static_cast<std::size_t>(parts_.mesh().pp.rank()); }
   int pending_signal() const { return process_.stop_signal == nullptr ? 0 : process_.stop_signal->load(); }
   bool out_of_time() const {
     return run_.batch.exit_duration_minutes.has_value() &&
@@ -79,6 +79,7 @@ class Trainer {
   spec::StepBatch batch_;                   // of the step under way
   std::int64_t program_micro_batches_ = 0;  // what program_ was made for
   std::vector<schedule::Instruction> program_;
+  ScheduleTuner tuner_{parts_};
   RunPosition position_;
   StepSummary summary_;  // of the latest step
   TrainOutcome outcome_;
@@ -144,8 +145,14 @@ void Trainer::set_up() {
 void Trainer::start_batch() {
   batch_ = batches_.at(position_.consumed_samples);
   if (batch_.num_micro_batches == program_micro_batches_) return;
-  program_ = schedule::training_program(run_.parallel, batch_.num_micro_batches).lists[stage_index()];
+  program_ = tuner_.program(batch_.num_micro_batches);
   program_micro_batches_ = batch_.num_micro_batches;
+}
+
+/// Takes the program for the times that were measured.
+void Trainer::retune() {
+  program_ = tuner_.program(batch_.num_micro_batches);
+  for (const std::string& line : tuner_.describe()) say(line);
 }
 
 void Trainer::train() {
@@ -199,6 +206,7 @@ StepReport Trainer::step() {
   const std::vector<nn::MicroBatch> batches = next_batches();
   const double data_end = monotonic_seconds();
   const pipeline::StepOutput output = compute(batches);
+  if (tuner_.observe(output.times)) retune();
 
   StepSummary local = local_summary(parts_.mesh(), output, pending_signal());
   local.exposed_seconds += parts_.grad_buffer().exposed_seconds();

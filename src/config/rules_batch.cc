@@ -63,9 +63,8 @@ void evaluation(RuleContext& c) {
   const std::int64_t global = b.eval_global_batch_size.value_or(b.global_batch_size);
   if (c.mode() == ParseMode::layout || micro * dp == 0) return;
   // A training batch of constant size has been looked at; the last of changing ones may lie beyond the run.
-  if (!b.eval_micro_batch_size && !b.eval_global_batch_size && (!b.rampup || b.eval_iters == 0) &&
-      (b.batch_steps.empty() || b.eval_iters == 0))
-    return;
+  const bool changes = b.rampup.has_value() || !b.batch_steps.empty();
+  if (!b.eval_micro_batch_size && !b.eval_global_batch_size && !(changes && b.eval_iters > 0)) return;
   if (spec::constant_micro_batches(global, micro, dp).running_global_batch != global)
     c.error({"--eval-global-batch-size", "--eval-micro-batch-size"},
             str_cat("evaluation batch ", global, " is not k x micro-batch ", micro, " x data parallel ", dp, " = k x ",

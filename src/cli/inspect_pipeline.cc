@@ -146,7 +146,7 @@ int show_schedule(const Own& own) {
   p.micro_batch_group_size = number_of(own, kGroup, p.pipeline_parallel, kMostPasses);
   p.pipeline_times = times_of_rank(own, p.placement());
   const double limit = limit_of(own);
-  p.pipeline_memory_limit = limit > 0.0 ? limit : 1.0;
+  if (limit > 0.0) p.pipeline_memory_limit = limit;
   const ReportOptions options = read_report_options(own, p.placement());
   const schedule::Program program = schedule::training_passes(p, m, options.kept_after_input_grad);
   check_limit(program, limit, options.kept_after_input_grad);

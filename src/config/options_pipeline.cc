@@ -16,7 +16,9 @@ Option times_option() {
   Option o;
   o.name = "--pipeline-times";
   o.dest = key_of(o.name);
-  o.help = "Times of zb-auto: forward, input gradient, weight gradient of a rank, communication, as F,I,W,comm.";
+  o.help =
+      "Times of zb-auto: forward, input gradient, weight gradient of a rank, communication, as F,I,W,comm; unset: "
+      "those of iterations 3 to 5.";
   o.set = [](Draft& d, const std::vector<std::string>& words) -> std::string {
     std::array<double, 4> times{};
     std::istringstream in(words.front());
@@ -79,8 +81,12 @@ std::vector<Option> pipeline_options() {
           .unbuilt(kNoLayouts));
   add(value(
           "--pipeline-memory-limit", [](Draft & d) -> auto& { return d.run.parallel.pipeline_memory_limit; },
-          "Stashes that zb-auto or a schedule file may hold, in multiples of 1F1B's activations.")
+          "Stashes that zb-auto (unset: 1) or a schedule file may hold, in multiples of 1F1B's activations.")
           .above(0)
+          .our_own());
+  add(value(
+          "--pipeline-schedule-out", [](Draft & d) -> auto& { return d.run.parallel.schedule_out; },
+          "Write the program of a step to this file, again when it changes.")
           .our_own());
   add(times_option().our_own());
   for (Option& row : rows) row.topic = "Parallelism";

@@ -62,7 +62,9 @@ void evaluation(RuleContext& c) {
   const std::int64_t micro = b.eval_micro_batch_size.value_or(b.micro_batch_size);
   const std::int64_t global = b.eval_global_batch_size.value_or(b.global_batch_size);
   if (c.mode() == ParseMode::layout || micro * dp == 0) return;
-  if (!b.eval_micro_batch_size && !b.eval_global_batch_size) return;
+  // A training batch of constant size has been looked at; the last of changing ones may lie beyond the run.
+  const bool changes = b.rampup.has_value() || !b.batch_steps.empty();
+  if (!b.eval_micro_batch_size && !b.eval_global_batch_size && !(changes && b.eval_iters > 0)) return;
   if (spec::constant_micro_batches(global, micro, dp).running_global_batch != global)
     c.error({"--eval-global-batch-size", "--eval-micro-batch-size"},
             str_cat("evaluation batch ", global, " is not k x micro-batch ", micro, " x data parallel ", dp, " = k x ",

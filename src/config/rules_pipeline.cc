@@ -89,27 +89,6 @@ std::string file_problem(const std::string& path) {
   return {};
 }
 
-/// Why no program of the run's schedule exists with `m` micro-batches; empty where one does.
-std::string program_problem(const spec::ParallelSpec& p, std::int64_t m) {
-  if (p.schedule == PipelineSchedule::interleaved) {
-    const std::int64_t group = p.micro_batch_group_size > 0 ? p.micro_batch_group_size : p.pipeline_parallel;
-    return schedule::interleaving_problem(p.pipeline_parallel, m, group);
-  }
-  if (p.schedule == PipelineSchedule::zb_auto) {
-    const double least = schedule::smallest_memory_limit(p.placement(), m);
-    if (p.pipeline_memory_limit >= least - 1e-9) return {};
-    return str_cat("the smallest feasible limit of ", p.pipeline_parallel, " ranks with ", p.virtual_chunks,
-                   p.virtual_chunks == 1 ? " stage" : " stages", " each is ", schedule::limit_text(least));
-  }
-  if (p.schedule != PipelineSchedule::from_file) return {};
-  try {
-    schedule::training_passes(p, m);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
 /// The program of every step must exist: Megatron-LM's rules of groups, a file's passes, the memory of zb-auto.
 void program(RuleContext& c) {
   const auto& p = c.run().parallel;
@@ -133,7 +112,7 @@ void program(RuleContext& c) {
     if (b.train_iters && stretch.first_iteration >= std::max<std::int64_t>(*b.train_iters, 1)) break;
     if (b.train_samples && stretch.first_sample >= std::max<std::int64_t>(*b.train_samples, 1)) break;
     if (stretch.batch.num_micro_batches < 1) break;  // another rule says so
-    const std::string problem = program_problem(p, stretch.batch.num_micro_batches);
+    const std::string problem = schedule::program_problem(p, stretch.batch.num_micro_batches);
     if (!problem.empty()) return report(problem);
   }
 }

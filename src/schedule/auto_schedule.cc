@@ -30,7 +30,7 @@ Program sloped_order(const AutoRequest& request, const Slope& s) {
   Program order = empty_program(request.placement, m);
   for (int rank = 0; rank < p; ++rank) {
     std::vector<Instruction>& list = order.lists[static_cast<std::size_t>(rank)];
-    const auto most = static_cast<std::int64_t>(request.memory_limit * p + kSlack);
+    const auto most = static_cast<std::int64_t>(request.memory_limit * p + kStashSlack);
     const std::int64_t wanted = std::llround(s.base + s.slope * (p - 1 - rank));
     std::int64_t next = 0;
     for (; next < std::min({m, most, wanted}); ++next) list.push_back({Op::forward, next, rank});
@@ -138,7 +138,7 @@ class Search {
   void try_patterns() {
     const spec::PipelineTimes equal;
     const Program by_hand = without_weights(zb_v(request_.placement.num_ranks, request_.num_micro_batches));
-    if (request_.memory_limit >= 1.0 - kSlack && !attempt(by_hand, 1.0)) return;
+    if (request_.memory_limit >= 1.0 && !attempt(by_hand, 1.0)) return;
     // The smallest memory of equal times first: with it there is always a result.
     for (const std::array<int, 4>& steps : {std::array{1, 2, 1, 2}, std::array{1, 1, 1, 1}})
       for (const int turn : {1, 2, 3})
@@ -175,7 +175,7 @@ void check_request(const AutoRequest& request) {
   if (!(request.kept_after_input_grad >= 0.0 && request.kept_after_input_grad <= 1.0))
     throw ConfigError("what a stash keeps after its input gradient must lie between 0 and 1");
   const double least = smallest_memory_limit(placement, request.num_micro_batches);
-  if (request.memory_limit >= least - kSlack) return;
+  if (request.memory_limit >= least - kStashSlack / placement.num_stages()) return;
   const std::int64_t stashes = smallest_stashes(placement, request.num_micro_batches);
   std::string text = str_cat("--pipeline-memory-limit ", request.memory_limit, ": the smallest feasible limit of ",
                              placement.num_ranks, " ranks is ", limit_text(least), " (", stashes, " stashes of ",

@@ -5,9 +5,8 @@
 
 namespace megatron::schedule {
 
-/// Makes the passes of a step for each number of micro-batches from the step after `consumed_samples` on. Throws
-/// ConfigError, naming the batch and the sample where it begins, for the first one that the schedule refuses. zb-auto
-/// is not tried: it makes a schedule for any number.
+/// Asks for each number of micro-batches from the step after `consumed_samples` on whether the schedule has a program.
+/// Throws ConfigError, naming the batch and the sample where it begins, for the first one that it refuses.
 void check_batches(const spec::RunSpec& run, std::int64_t consumed_samples = 0);
 
 }  // namespace megatron::schedule

@@ -66,8 +66,9 @@ class Completion {
     for (; state.at < order_.lists[rank].size(); ++state.at) {
       const Instruction& pass = order_.lists[rank][state.at];
       if (pass.op == Op::forward) {
-        while (state.live + 1.0 > rules_.capacity + kSlack && state.next_weight < state.inputs.size()) add_weight(rank);
-        if (state.live + 1.0 > rules_.capacity + kSlack) return false;
+        while (state.live + 1.0 > rules_.capacity + kStashSlack && state.next_weight < state.inputs.size())
+          add_weight(rank);
+        if (state.live + 1.0 > rules_.capacity + kStashSlack) return false;
       }
       const double ready = ready_at(pass);
       if (ready == kNotDone) return true;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "base/check.h"
 #include "schedule/pass_table.h"
@@ -63,6 +64,21 @@ std::vector<std::vector<Arrival>> find_arrivals(const Program& compute) {
 }
 
 }  // namespace
+
+Program split_backward(Program program) {
+  for (std::vector<Instruction>& list : program.lists) {
+    std::vector<Instruction> split;
+    split.reserve(list.size() * 3 / 2);
+    for (Instruction instruction : list) {
+      const bool whole = instruction.op == Op::backward;
+      if (whole) instruction.op = Op::backward_input;
+      split.push_back(instruction);
+      if (whole) split.push_back({Op::backward_weight, instruction.micro_batch, instruction.stage});
+    }
+    list = std::move(split);
+  }
+  return program;
+}
 
 Program insert_communication(const Program& compute) {
   validate_passes(compute);
@@ -126,10 +142,10 @@ void check_memory(const Program& program, double limit, double kept_after_input_
   if (limit <= 0.0) return;
   const double most = limit * program.placement.num_stages();
   for (std::size_t rank = 0; rank < program.lists.size(); ++rank) {
-    if (max_stash_weight(program.lists[rank], kept_after_input_grad) <= most + 1e-9) continue;
+    if (max_stash_weight(program.lists[rank], kept_after_input_grad) <= most + kStashSlack) continue;
     double live = 0.0;
     for (const Instruction& instruction : program.lists[rank])
-      if ((live += weight_change(instruction.op, kept_after_input_grad)) > most + 1e-9)
+      if ((live += weight_change(instruction.op, kept_after_input_grad)) > most + kStashSlack)
         throw Error(str_cat("pipeline schedule, rank ", rank, ": ", to_text(instruction), " makes ", live,
                             " stashes, more than the ", most, " of --pipeline-memory-limit ", limit));
   }

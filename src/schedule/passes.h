@@ -19,6 +19,9 @@ std::int64_t num_micro_batches(const Program& program);
 ///  - a stage runs B and I, and B and W, in ascending order of micro-batches: gradients are added in one order.
 void validate_passes(const Program& program);
 
+/// Each B as I and then W: the same work, with times and memory of its parts.
+Program split_backward(Program program);
+
 /// Adds a send after each pass whose tensor a stage on another rank needs (F sf, B sb, I sb), and receives before the
 /// passes that need them. Between two ranks, messages are received in the order in which they are sent, over both
 /// kinds and all stages; a receive therefore stands before the first pass that needs it or a later message of the same
@@ -35,6 +38,9 @@ void validate(const Program& program);
 /// The largest number of stashes alive at one time on a rank with this list: from F to the end of B or W, each stage
 /// and micro-batch one. 0 for a list without backward.
 std::int64_t max_live_stashes(std::span<const Instruction> instructions);
+/// Limits of memory are typed with a few digits: this much of a stash more than they say still fits.
+inline constexpr double kStashSlack = 1e-3;
+
 /// The same by weight: a stash weighs 1, between I and W `kept_after_input_grad`.
 double max_stash_weight(std::span<const Instruction> instructions, double kept_after_input_grad);
 /// Throws Error naming the first F of a rank whose stash does not fit into `limit` times 1F1B's: p stashes of a rank,

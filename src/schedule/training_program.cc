@@ -18,9 +18,10 @@ Program interleaved_program(const spec::ParallelSpec& parallel, std::int64_t m) 
 }
 
 Program auto_program(const spec::ParallelSpec& parallel, std::int64_t m, double kept) {
-  if (!parallel.pipeline_times && parallel.virtual_chunks == 1) return one_f_one_b(parallel.pipeline_parallel, m);
+  if (!parallel.pipeline_times && parallel.virtual_chunks == 1)
+    return split_backward(one_f_one_b(parallel.pipeline_parallel, m));
   return auto_schedule({parallel.placement(), m, parallel.pipeline_times.value_or(spec::PipelineTimes()),
-                        parallel.pipeline_memory_limit, kept});
+                        parallel.pipeline_memory_limit.value_or(1.0), kept});
 }
 
 Program file_program(const spec::ParallelSpec& parallel, std::int64_t m, double kept) {
@@ -37,7 +38,7 @@ Program file_program(const spec::ParallelSpec& parallel, std::int64_t m, double 
   try {
     const Program with_messages = insert_communication(program);
     validate(with_messages);
-    check_memory(program, parallel.pipeline_memory_limit, kept);
+    check_memory(program, parallel.pipeline_memory_limit.value_or(0.0), kept);
   } catch (const Error& error) {
     throw ConfigError(file + error.what());
   }
@@ -68,6 +69,27 @@ Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_mic
       return file_program(parallel, num_micro_batches, kept_after_input_grad);
   }
   throw Error("an unknown pipeline schedule");
+}
+
+std::string program_problem(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches) {
+  const int p = parallel.pipeline_parallel;
+  if (parallel.schedule == spec::PipelineSchedule::interleaved)
+    return interleaving_problem(p, num_micro_batches,
+                                parallel.micro_batch_group_size > 0 ? parallel.micro_batch_group_size : p);
+  if (parallel.schedule == spec::PipelineSchedule::zb_auto) {
+    const double least = smallest_memory_limit(parallel.placement(), num_micro_batches);
+    if (parallel.pipeline_memory_limit.value_or(1.0) >= least - kStashSlack / parallel.placement().num_stages())
+      return {};
+    return str_cat("the smallest feasible limit of ", p, " ranks with ", parallel.virtual_chunks,
+                   parallel.virtual_chunks == 1 ? " stage" : " stages", " each is ", limit_text(least));
+  }
+  if (parallel.schedule != spec::PipelineSchedule::from_file) return {};
+  try {
+    file_program(parallel, num_micro_batches, 1.0);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
 }
 
 Program training_program(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "schedule/instruction.h"
 #include "spec/parallel_spec.h"
@@ -10,10 +11,13 @@ namespace megatron::schedule {
 
 /// Passes of one training step under the run's schedule. Throws ConfigError where the schedule cannot hold
 /// `num_micro_batches`, or where its file is no program of this pipeline or exceeds the memory limit. zb-auto without
-/// times: 1F1B with one stage per rank, else a schedule for equal times; with V placement within the memory limit.
+/// times: 1F1B with B as I and W with one stage per rank, else a schedule for equal times within the memory limit.
 /// `kept_after_input_grad`: what a stash weighs between I and W.
 Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,
                         double kept_after_input_grad = 1.0);
+
+/// Why training_passes would refuse `num_micro_batches`; empty if it does not. Makes no program but that of a file.
+std::string program_problem(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches);
 
 /// training_passes with communication inserted: what the ranks execute.
 Program training_program(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,

@@ -33,11 +33,13 @@ struct ParallelSpec {
   bool use_tp_pp_dp_mapping = false;
   PipelineSchedule schedule = PipelineSchedule::one_f_one_b;
   std::string schedule_file;                             // with PipelineSchedule::from_file: a program as text
+  std::string schedule_out;                              // file that gets the run's program; empty: none
   int virtual_chunks = 1;                                // stages of each pipeline rank; derived
   PlacementKind placement_kind = PlacementKind::linear;  // derived from the schedule
   std::int64_t micro_batch_group_size = 0;               // of the interleaved schedule; 0: pipeline_parallel
   std::optional<PipelineTimes> pipeline_times;           // of zb_auto
-  double pipeline_memory_limit = 1.0;                    // of zb_auto and files: multiples of 1F1B's activations
+  /// Multiples of 1F1B's activations; unset: 1 with zb_auto, none for a file.
+  std::optional<double> pipeline_memory_limit;
   std::optional<std::int64_t> decoder_first_pipeline_num_layers;
   std::optional<std::int64_t> decoder_last_pipeline_num_layers;
   bool account_for_embedding_in_pipeline_split = false;

@@ -72,9 +72,12 @@ std::int64_t live_chunk_stashes(const RunSpec& run, int pipeline_rank) {
     case PipelineSchedule::zb_v:
       return std::min(2 * m, 2 * p);
     case PipelineSchedule::zb_auto:
-    case PipelineSchedule::from_file:
-      return std::min(m * v,
-                      static_cast<std::int64_t>(run.parallel.pipeline_memory_limit * static_cast<double>(p * v)));
+    case PipelineSchedule::from_file: {
+      // A file without a limit may hold all.
+      const double otherwise = run.parallel.schedule == PipelineSchedule::zb_auto ? 1.0 : static_cast<double>(m);
+      const double limit = run.parallel.pipeline_memory_limit.value_or(otherwise);
+      return static_cast<std::int64_t>(std::min(static_cast<double>(m * v), limit * static_cast<double>(p * v)));
+    }
     case PipelineSchedule::one_f_one_b:
       break;
   }

@@ -10,13 +10,13 @@
 #include "model/build.h"
 #include "schedule/batch_check.h"
 #include "schedule/lr_schedule.h"
-#include "schedule/training_program.h"
 #include "spec/batch_schedule.h"
 #include "train/batches.h"
 #include "train/evaluate.h"
 #include "train/loss_scaler.h"
 #include "train/machine.h"
 #include "train/not_finite.h"
+#include "train/schedule_tuner.h"
 #include "train/schedules.h"
 #include "train/startup.h"
 #include "train/state_io.h"
@@ -45,6 +45,7 @@ class Trainer {
  private:
   void set_up();
   void start_batch();
+  void retune();
   void train();
   StepReport step();
   std::vector<nn::MicroBatch> next_batches();
@@ -60,7 +61,6 @@ class Trainer {
   void say(const std::string& text) {
     if (listener_ != nullptr) listener_->line(text);
   }
-  std::size_t stage_index() { return static_cast<std::size_t>(parts_.mesh().pp.rank()); }
   int pending_signal() const { return process_.stop_signal == nullptr ? 0 : process_.stop_signal->load(); }
   bool is_float16() const { return run_.numerics.params_dtype == DType::float16; }
   /// Before a step: tells the engine the scale of its gradients.
@@ -87,6 +87,7 @@ class Trainer {
   std::vector<schedule::Instruction> program_;
   LossScaler scaler_{run_.numerics.loss_scale};
   double seed_scale_ = 1.0;  // what seeds backward beside the mask
+  ScheduleTuner tuner_{parts_};
   RunPosition position_;
   StepSummary summary_;  // of the latest step
   TrainOutcome outcome_;
@@ -156,8 +157,14 @@ void Trainer::set_up() {
 void Trainer::start_batch() {
   batch_ = batches_.at(position_.consumed_samples);
   if (batch_.num_micro_batches == program_micro_batches_) return;
-  program_ = schedule::training_program(run_.parallel, batch_.num_micro_batches).lists[stage_index()];
+  program_ = tuner_.program(batch_.num_micro_batches);
   program_micro_batches_ = batch_.num_micro_batches;
+}
+
+/// Takes the program for the times that were measured.
+void Trainer::retune() {
+  program_ = tuner_.program(batch_.num_micro_batches);
+  for (const std::string& line : tuner_.describe()) say(line);
 }
 
 void Trainer::train() {
@@ -213,6 +220,7 @@ StepReport Trainer::step() {
   StepReport report;
   set_loss_scale(report, std::ssize(batches));
   const pipeline::StepOutput output = compute(batches);
+  if (tuner_.observe(output.times)) retune();
 
   StepSummary local = local_summary(parts_.mesh(), output, pending_signal());
   local.exposed_seconds += parts_.take_exposed_seconds();

@@ -132,6 +132,48 @@ TEST(CliTrain, PrintsMegatronsLineAndTheJsonLogAgrees) {
   EXPECT_NE(done.out.find("average per iteration"), std::string::npos);
 }
 
+/// Batches 2, 2, 2, 2, 4, 4: stopped in the ramp, the run goes on with it at another layout, and the rate ends at its
+/// minimum although the first steps were small.
+TEST(CliTrain, AGrowingBatchResumesAndEndsAtTheSmallestRate) {
+  const TemporaryFolder folder;
+  const auto ramp = [&](std::vector<std::string> more) {
+    std::vector<std::string> args = tiny(folder, {"--rampup-batch-size", "2", "2", "8", "--lr-decay-iters", "5",
+                                                  "--min-lr", "1e-4", "--save-interval", "100"});
+    args.insert(args.end(), more.begin(), more.end());
+    return run(folder, args);
+  };
+  const Finished straight = ramp({"--log-json", folder / "straight"});
+  ASSERT_EQ(straight.status, 0) << straight.out;
+  ASSERT_EQ(ramp({"--save", folder / "saved", "--exit-interval", "3"}).status, 0);
+  const Finished rest = ramp({"--load", folder / "saved", "--log-json", folder / "rest", "--world-size", "2",
+                              "--tensor-model-parallel-size", "2"});
+  ASSERT_EQ(rest.status, 0) << rest.out;
+  std::vector<json> steps, later;
+  for (const json& record : read_log(folder / "straight"))
+    if (record.contains("loss")) steps.push_back(record);
+  for (const json& record : read_log(folder / "rest"))
+    if (record.contains("loss")) later.push_back(record);
+  ASSERT_EQ(steps.size(), 6U);
+  ASSERT_EQ(later.size(), 3U);
+  const int sizes[] = {2, 2, 2, 2, 4, 4}, consumed[] = {2, 4, 6, 8, 12, 16};
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(steps[i]["global_batch_size"], sizes[i]);
+    EXPECT_EQ(steps[i]["consumed_samples"], consumed[i]);
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    for (const char* key : {"iteration", "global_batch_size", "consumed_samples", "lr"})
+      EXPECT_EQ(later[i][key], steps[i + 3][key]) << key;
+    EXPECT_NEAR(later[i]["loss"].get<double>() / steps[i + 3]["loss"].get<double>(), 1.0, 1e-5);
+  }
+  EXPECT_EQ(steps[5]["lr"].get<double>(), 1e-4);
+  // A size on the way that the ranks cannot share is told before anything starts.
+  const Finished refused = ramp({"--world-size", "4"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_NE(refused.out.find("global batch 2 (from sample 0 on) is not k x micro-batch 1 x data parallel 4"),
+            std::string::npos)
+      << refused.out;
+}
+
 TEST(CliTrain, AResumedRunAppendsToTheLogAndEqualsTheStraightOne) {
   const TemporaryFolder folder;
   ASSERT_EQ(run(folder, tiny(folder, {"--log-json", folder / "straight"})).status, 0);

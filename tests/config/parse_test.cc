@@ -328,8 +328,11 @@ TEST(Rules, BatchesInSteps) {
   EXPECT_TRUE(mentions(steps("four").errors, "THRESHOLD:BATCH_SIZE"));
   EXPECT_TRUE(mentions(steps("0:4 6400:8", "--global-batch-size 8").errors, "exclude each other"));
   EXPECT_TRUE(mentions(steps("0:4 6400:8", "--decrease-batch-size-if-needed").errors, "exclude each other"));
-  // A size that the run never reaches is no obstacle.
-  EXPECT_TRUE(steps("0:4 64M:6").accepted());
+  // A size that the run never reaches is no obstacle, unless it is evaluated with.
+  EXPECT_TRUE(steps("0:4 64M:6 128M:8").accepted());
+  EXPECT_TRUE(mentions(steps("0:4 64M:6").errors, "evaluation batch 6"));
+  EXPECT_TRUE(steps("0:4 64M:6", "--eval-iters 0").accepted());
+  EXPECT_TRUE(steps("0:4 64M:6", "--eval-global-batch-size 4").accepted());
 }
 
 TEST(Rules, Optimizers) {

@@ -42,7 +42,8 @@ TEST_P(Models, StagesAndSchedulesGiveTheBitsOfOneStage) {
     const TrainingResult one = train(c);
     ASSERT_EQ(one.losses.size(), 3U);
     for (const int stages : {2, 4})
-      for (const auto kind : {spec::PipelineSchedule::one_f_one_b, spec::PipelineSchedule::gpipe}) {
+      for (const auto kind : {spec::PipelineSchedule::one_f_one_b, spec::PipelineSchedule::gpipe,
+                              spec::PipelineSchedule::zb_h1, spec::PipelineSchedule::zb_h2}) {
         SCOPED_TRACE(str_cat(stages, " stages, ", m, " micro-batches"));
         c.parallel = make_parallel(1, stages);
         c.parallel.schedule = kind;

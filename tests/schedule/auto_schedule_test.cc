@@ -74,7 +74,7 @@ TEST(AutoSchedule, RefusalsNameTheSmallestLimit) {
   EXPECT_EQ(refusal({v_of(3), 9, {}, 0.5}),
             "--pipeline-memory-limit 0.5: the smallest feasible limit of 3 ranks is 0.6667 (4 stashes of half a rank, "
             "1F1B has 6)");
-  EXPECT_EQ(refusal({v_of(3), 9, {}, 0.6667}), "accepted");
+  for (const double limit : {0.6667, 0.6666, 0.66666666}) EXPECT_EQ(refusal({v_of(3), 9, {}, limit}), "accepted");
   EXPECT_NE(refusal({{4}, 8, {0.0, 1, 1, 0}}).find("must be above 0"), std::string::npos);
   EXPECT_NE(refusal({{4}, 8, {}, 1.0, 1.5}).find("between 0 and 1"), std::string::npos);
 }

@@ -136,6 +136,10 @@ TEST(Passes, StashesByWeight) {
   }
 }
 
+TEST(Passes, SplitsBackwardPasses) {
+  EXPECT_EQ(split_backward(program_of({"0F0 0B0", "1F0 1I0 1W0"})), program_of({"0F0 0I0 0W0", "1F0 1I0 1W0"}));
+}
+
 TEST(Passes, PendingWeightPasses) {
   EXPECT_EQ(max_pending_weight_passes(list_of("0F0 0F1 0I0 0I1 0W0 0W1")), 2);
   EXPECT_EQ(max_pending_weight_passes(list_of("0F0 0F1 0I0 0W0 0I1 0W1")), 1);

@@ -35,6 +35,18 @@ TEST(RunMemory, MicroBatchesInFlight) {
   run = small_run();
   run.parallel.schedule = PipelineSchedule::gpipe;
   EXPECT_EQ(live_chunk_stashes(run, 1), 8);
+  // Zero-bubble schedules hold as much on all stages.
+  run.parallel.schedule = PipelineSchedule::zb_h1;
+  EXPECT_EQ(live_chunk_stashes(run, 1), 2);
+  run.parallel.schedule = PipelineSchedule::zb_h2;
+  EXPECT_EQ(live_chunk_stashes(run, 1), 3);
+  run.parallel.schedule = PipelineSchedule::zb_auto;
+  EXPECT_EQ(live_chunk_stashes(run, 1), 2);
+  run.parallel.pipeline_memory_limit = 1.5;
+  EXPECT_EQ(live_chunk_stashes(run, 0), 3);
+  run.parallel.schedule = PipelineSchedule::from_file;
+  run.parallel.pipeline_memory_limit.reset();
+  EXPECT_EQ(live_chunk_stashes(run, 0), 8);
 }
 
 TEST(RunMemory, ParametersGradientsMoments) {

@@ -16,7 +16,7 @@ struct StepReport {
   double token_sum = 0;               // Σ mask: what the loss was divided by
   double loss = 0;
   double grad_norm = 0;
-  double loss_scale = 1;            // of this step
+  double loss_scale = 1;            // after this step: what the next one uses
   double lr = 0, weight_decay = 0;  // those of this update
   double step_seconds = 0, forward_seconds = 0, backward_seconds = 0, exposed_seconds = 0;
   double optimizer_seconds = 0, data_seconds = 0;

@@ -175,7 +175,9 @@ StepProfile StepRecorder::finish(std::vector<std::string>& lines) {
 MachineLimits measure_limits(RankParts& parts, double matmul_seconds) {
   Tensor rates = parts.exec().empty({2}, DType::float64, MemoryKind::communication);
   parts.world().barrier("limits.matmul");
-  rates.data<double>()[0] = matmul_seconds > 0 ? kernels::matmul_peak_within(parts.exec(), matmul_seconds) : 0.0;
+  rates.data<double>()[0] =
+      matmul_seconds > 0 ? kernels::matmul_peak_within(parts.exec(), matmul_seconds, parts.run().numerics.params_dtype)
+                         : 0.0;
   parts.world().barrier("limits.copy");
   rates.data<double>()[1] = kernels::copy_bandwidth(parts.exec(), kCopiedBytes, 5);
   if (!parts.mesh().world.trivial()) rates = parts.mesh().world.all_reduce(std::move(rates), "limits.rates");

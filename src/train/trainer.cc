@@ -301,6 +301,7 @@ void Trainer::set_loss_scale(StepReport& report, std::int64_t num_micro_batches)
 
 bool Trainer::follow_overflow(const optim::UpdateResult& result, StepReport& report) {
   scaler_.update(result.skipped);
+  report.loss_scale = scaler_.scale();  // as Megatron-LM logs it: what the next step uses
   if (!scaler_.exhausted()) return true;
   outcome_.reason = EndReason::not_finite;
   outcome_.error = str_cat("iteration ", report.iteration, ": gradients overflowed in ", LossScaler::kMaxOverflows,
@@ -327,7 +328,7 @@ void Trainer::measure_peak() {
   // All ranks at the same time, as in a step.
   parts_.mesh().world.barrier("matmul_peak");
   Tensor rate = parts_.exec().empty({1}, DType::float64, MemoryKind::communication);
-  rate.data<double>()[0] = kernels::matmul_peak_within(parts_.exec(), 0.3);
+  rate.data<double>()[0] = kernels::matmul_peak_within(parts_.exec(), 0.3, run_.numerics.params_dtype);
   if (!parts_.mesh().world.trivial()) rate = parts_.mesh().world.all_reduce(std::move(rate), "matmul_peak");
   if (listener_ != nullptr) listener_->peak(std::as_const(rate).data<double>()[0]);
 }

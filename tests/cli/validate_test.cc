@@ -65,8 +65,8 @@ TEST(Train, AFileThatCannotBeReadIsTheOnlyFinding) {
 TEST(Validate, PrintsEveryDerivedNumber) {
   const Result result = megatron_command("validate --config '" + config_file() + "' --world-size 32");
   EXPECT_EQ(result.status, 0) << result.output;
-  for (const char* part :
-       {"micro-batches 256", "padded to 51 200", "8 | 8 | 8 | 8", "6 658 404 352", "float32", "stage 3", "valid"})
+  for (const char* part : {"micro-batches 256", "padded to 51 200", "8 | 8 | 8 | 8", "6 658 404 352", "main weights",
+                           "pipeline rank 3", "valid"})
     EXPECT_TRUE(contains(result.output, part)) << part << "\n" << result.output;
 }
 
@@ -82,7 +82,7 @@ TEST(Validate, JsonAndExitStatus) {
   const Result wrong = megatron_command("validate --world-size 33 " + config);
   EXPECT_EQ(wrong.status, 2);
   EXPECT_EQ(json::parse(wrong.output)["errors"].size(), 1u);
-  const Result later = megatron_command("validate --world-size 32 --use-distributed-optimizer " + config);
+  const Result later = megatron_command("validate --world-size 32 --use-megatron-fsdp " + config);
   EXPECT_EQ(later.status, 2);
   EXPECT_TRUE(json::parse(later.output)["errors"].empty());
   EXPECT_EQ(json::parse(later.output)["not_built"].size(), 1u);

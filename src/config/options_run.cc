@@ -221,6 +221,10 @@ std::vector<Option> log_options() {
   add(flag(
       "--fp32-residual-connection", [](Draft & d) -> auto& { return d.run.numerics.fp32_residual_connection; },
       "The residual stream stays in float32 beside 16-bit layers."));
+  add(flag(
+      "--grad-reduce-in-bf16", [](Draft & d) -> auto& { return d.run.numerics.grad_reduce_in_bf16; },
+      "Gradients are rounded to bfloat16 for the reduction over data parallelism, added in float32 and rounded "
+      "again."));
   add(value(
           "--loss-scale", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.constant; },
           "With --fp16: a constant factor on the loss; unset: one that follows overflows.")

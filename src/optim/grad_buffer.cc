@@ -47,6 +47,7 @@ GradBuffer::GradBuffer(mesh::Rank& rank, std::span<nn::Parameter* const> paramet
     : rank_(rank),
       sharded_(options.sharded && !rank.mesh.dp.trivial()),
       overlap_(options.overlap),
+      reduce_in_bf16_(options.reduce_in_bf16),
       layout_(parameters, options.bucket_size.value_or(default_bucket_size(rank)), sharded_ ? rank.mesh.dp.size() : 1,
               options.indivisible),
       owned_(layout_.owned_ranges(sharded_ ? rank.mesh.dp.rank() : 0)),
@@ -91,18 +92,28 @@ void GradBuffer::launch_ready_buckets() {
     const FlatBucket& bucket = layout_.buckets()[next_bucket_];
     BucketState& state = buckets_[next_bucket_];
     if (state.num_complete < std::ssize(bucket.slots)) return;
-    if (!rank_.mesh.dp.trivial()) state.reduction = reduce(bucket);
+    if (!rank_.mesh.dp.trivial()) launch(bucket, state);
   }
 }
 
-comm::Pending<Tensor> GradBuffer::reduce(const FlatBucket& bucket) {
+void GradBuffer::launch(const FlatBucket& bucket, BucketState& state) {
   const mesh::Group& dp = rank_.mesh.dp;
-  const Tensor whole = buffer_.slice(0, bucket.begin, bucket.end);
-  if (!sharded_) return dp.all_reduce_async(whole, "gradient bucket");
-  const std::int64_t begin = bucket.shard_begin(dp.rank());
+  Tensor message = buffer_.slice(0, bucket.begin, bucket.end);
+  if (reduce_in_bf16_) {
+    Tensor rounded = rank_.exec.empty(message.shape(), DType::bfloat16, MemoryKind::communication);
+    kernels::copy(rank_.exec, message, rounded);
+    message = rounded;
+  }
+  state.result_begin = bucket.begin;
+  if (!sharded_) {
+    state.reduction = dp.all_reduce_async(message, "gradient bucket");
+    return;
+  }
+  state.result_begin = bucket.shard_begin(dp.rank());
+  const std::int64_t begin = state.result_begin - bucket.begin;
   const std::int64_t size = bucket.shard_sizes[static_cast<std::size_t>(dp.rank())];
-  return dp.communicator()->reduce_scatter(whole, bucket.shard_sizes, buffer_.slice(0, begin, begin + size),
-                                           "gradient bucket");
+  state.reduction = dp.communicator()->reduce_scatter(message, bucket.shard_sizes,
+                                                      message.slice(0, begin, begin + size), "gradient bucket");
 }
 
 void GradBuffer::check_all_reported() const {
@@ -123,7 +134,11 @@ void GradBuffer::finish_step() {
 
 void GradBuffer::wait_for_buckets() {
   if (rank_.mesh.dp.trivial()) return;
-  for (BucketState& bucket : buckets_) bucket.reduction.wait();
+  for (BucketState& bucket : buckets_) {
+    const Tensor result = bucket.reduction.wait();
+    if (reduce_in_bf16_)
+      kernels::copy(rank_.exec, result, buffer_.slice(0, bucket.result_begin, bucket.result_begin + result.numel()));
+  }
 }
 
 std::pair<std::int64_t, std::int64_t> GradBuffer::owned_elements(const nn::Parameter& parameter, std::int64_t row,

@@ -17,7 +17,8 @@ struct GradBufferOptions {
   std::optional<std::int64_t> bucket_size = {};  // elements; unset: max(40e6, 1e6·dp), Megatron's default
   bool sharded = false;                          // each data-parallel rank owns a part of every bucket
   bool overlap = true;                           // false: buckets are reduced in finish_step()
-  Indivisible indivisible = nullptr;             // what no shard may hold a part of; null: nothing
+  bool reduce_in_bf16 = false;  // round for the reduction over data parallelism, which adds in float32 and rounds again
+  Indivisible indivisible = nullptr;  // what no shard may hold a part of; null: nothing
 };
 
 /// The layout is FlatLayout's. With shards (a distributed optimizer) a bucket is reduce-scattered: each data-parallel
@@ -54,10 +55,11 @@ class GradBuffer : public nn::GradSink {
   struct BucketState {
     std::int64_t num_complete = 0;  // parameters, in this step
     comm::Pending<Tensor> reduction;
+    std::int64_t result_begin = 0;  // of a reduction in bfloat16: where its result belongs in the buffer
   };
 
   void launch_ready_buckets();
-  comm::Pending<Tensor> reduce(const FlatBucket& bucket);
+  void launch(const FlatBucket& bucket, BucketState& state);
   void wait_for_buckets();
   void check_all_reported() const;
   void sum_over_tensor_parallel();
@@ -67,7 +69,7 @@ class GradBuffer : public nn::GradSink {
                                                        std::int64_t rows) const;
 
   mesh::Rank& rank_;
-  bool sharded_, overlap_;
+  bool sharded_, overlap_, reduce_in_bf16_;
   FlatLayout layout_;
   std::vector<ParameterRange> owned_;
   Tensor buffer_;

@@ -90,6 +90,7 @@ struct NumericsSpec {
   /// float32 always.
   DType params_dtype = DType::float32;
   bool fp32_residual_connection = false;  // the residual stream is float32 beside 16-bit layers
+  bool grad_reduce_in_bf16 = false;       // gradients are rounded for the reduction over data parallelism
   LossScaleSpec loss_scale;               // with float16
 
   DType residual_dtype() const { return fp32_residual_connection ? DType::float32 : params_dtype; }

@@ -90,7 +90,7 @@ RankParts::RankParts(comm::RankContext& context, const spec::RunSpec& run, Use u
   grad_buffer_ = std::make_unique<optim::GradBuffer>(
       *rank_, model_->parameters(),
       optim::GradBufferOptions{run.parallel.ddp_bucket_size, sharded, run.parallel.overlap,
-                               [&run](const nn::Parameter& parameter) {
+                               run.numerics.grad_reduce_in_bf16, [&run](const nn::Parameter& parameter) {
                                  return !optim::is_elementwise(optim::update_rule(run.optimizer, parameter));
                                }});
   if (sharded)

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/float16.h"
 #include "kernels/elementwise.h"
 #include "made_parameter.h"
 #include "support/run_ranks.h"
@@ -152,7 +153,10 @@ void expect_tree_sums(int dp, const GradBufferOptions& options) {
         for (std::int64_t e = range.begin; e < range.end; ++e) {
           std::vector<float> parts;
           for (int r = 0; r < dp; ++r) parts.push_back(value(r, static_cast<std::size_t>(at - made.all.begin()), e));
-          ASSERT_EQ(range.parameter->main_grad.data<float>()[e], tree(parts)) << "element " << e;
+          if (options.reduce_in_bf16)
+            for (float& part : parts) part = BFloat16(part);
+          const float sum = options.reduce_in_bf16 ? static_cast<float>(BFloat16(tree(parts))) : tree(parts);
+          ASSERT_EQ(range.parameter->main_grad.data<float>()[e], sum) << "element " << e;
         }
       }
     }
@@ -164,7 +168,8 @@ TEST(GradBuffer, DataParallelSums) {
   for (const int dp : {2, 3, 4})
     for (const bool sharded : {false, true})
       for (const bool overlap : {false, true})
-        expect_tree_sums(dp, {.bucket_size = 64, .sharded = sharded, .overlap = overlap});
+        for (const bool bf16 : {false, true})
+          expect_tree_sums(dp, {.bucket_size = 64, .sharded = sharded, .overlap = overlap, .reduce_in_bf16 = bf16});
 }
 
 TEST(GradBuffer, TensorParallelSums) {

@@ -24,7 +24,7 @@ struct Summary {
   std::optional<std::int64_t> tokens_per_step, train_iters, train_samples, warmup_samples, decay_samples, eval_batches;
   /// Of a batch that changes: samples before the first step that has it, and the global batch, in order.
   std::vector<std::pair<std::int64_t, std::int64_t>> batch_sizes;
-  std::vector<spec::StageMemory> memory;  // of one rank of each stage; empty where the layout is not built
+  std::vector<spec::RankMemory> memory;  // of one rank of each stage; empty where the layout is not built
 };
 
 Summary summarize(const ParsedRun& run);

@@ -25,7 +25,7 @@ void add_parameters(const ParsedRun& run, const Summary& s, Json& json) {
   if (s.has_experts) json["expert_dp"] = optional(s.expert_data_parallel);
 }
 
-Json memory(const std::vector<spec::StageMemory>& stages) {
+Json memory(const std::vector<spec::RankMemory>& stages) {
   Json list = Json::array();
   for (const auto& m : stages)
     list.push_back({{"parameters", m.parameters},

@@ -57,10 +57,10 @@ struct Pass {
   bool keep_stash = true;
   WeightGradQueue& weight_grads;
   std::uint64_t seed = 0;  // of dropout; the run's
-  /// Multiplies the loss mask to seed backward (1 in fp32).
+  /// Multiplies the loss mask to seed backward (1 except in float16: loss scale × a power of two).
   double loss_scale = 1.0;
-  /// The schedule computes weight gradients in instructions of their own (W): a layer must not form them in forward.
-  /// The engine executes W; no generator of schedules emits it.
+  /// The schedule computes weight gradients in instructions of their own (W, as the zero-bubble schedules do): a layer
+  /// must not form them in forward.
   bool weights_apart = false;
   KvCache* kv = nullptr;
   /// Sees the residual stream: 0 = input of the first layer, i = output of layer i (global numbers). Under sequence

@@ -20,8 +20,6 @@ std::int64_t default_bucket_size(const mesh::Rank& rank) {
 struct SharedRows {
   std::int64_t local_row = 0, rows = 0;  // in this rank's shard
   std::int64_t group = 0, groups = 0;
-  std::int64_t cols = 0;
-  std::int64_t numel_all_groups() const { return groups * rows * cols; }
 };
 
 SharedRows shared_rows(const nn::Parameter& parameter, int tp_size) {
@@ -31,7 +29,6 @@ SharedRows shared_rows(const nn::Parameter& parameter, int tp_size) {
   SharedRows result;
   result.local_row = shared.local_row;
   result.rows = shared.global.rows;
-  result.cols = s.local_cols;
   // The logical rows are all query rows and one set of shared rows per group.
   const std::int64_t shared_total = s.rows - s.pieces.front().global.rows * tp_size;
   result.groups = shared_total / result.rows;

@@ -143,9 +143,10 @@ void Optimizer::update(const UpdateInput& input, double grad_scale) {
 void Optimizer::update_slot(Slot& slot, const UpdateScalars& scalars) {
   nn::Parameter& parameter = *slot.range.parameter;
   if (slot.rule == UpdateRule::muon) {
-    Tensor weight = slot.main.defined() ? slot.main : parameter.value;
-    muon_->update(parameter, scalars, weight, parameter.main_grad, slot.states[0]);
-    if (slot.main.defined()) kernels::copy(rank_.exec, slot.main, parameter.value);
+    if (slot.main.defined())
+      muon_->update(parameter, scalars, slot.main, parameter.main_grad, slot.states[0], parameter.value);
+    else
+      muon_->update(parameter, scalars, parameter.value, parameter.main_grad, slot.states[0]);
     return;
   }
   std::array<TensorView, 2> states;

@@ -190,12 +190,19 @@ std::int64_t StageShape::recomputed_matmul_flops(std::int64_t tokens) const {
 std::int64_t StageShape::recomputed_attentions() const {
   return grouped_layers(*this) + (recompute.active_modules().core_attn ? layers : 0);
 }
-std::int64_t StageShape::stash(std::int64_t tokens) const {
+std::int64_t StageShape::stashed_stream(std::int64_t tokens) const {
+  // The input of each norm, or of each recomputed group.
+  const std::int64_t inputs =
+      2 * (layers - grouped_layers(*this)) + static_cast<std::int64_t>(recompute.groups(layers).size());
+  return inputs * block.layout.token_rows(tokens) * block.norm.width;
+}
+std::int64_t StageShape::stash(std::int64_t tokens, bool weights_apart) const {
   const std::int64_t rows = block.layout.token_rows(tokens);
   const std::int64_t input = rows * block.norm.width / (recompute.distribute_saved_activations ? block.layout.size : 1);
   std::int64_t elements = static_cast<std::int64_t>(recompute.groups(layers).size()) * input;
   elements += (layers - grouped_layers(*this)) * block.stash(tokens, recompute.active_modules());
   if (has_head) elements += rows * final_norm.width + final_norm.statistics(rows) + head.stash(tokens);
+  if (has_head && weights_apart) elements += head.stash_for_weights(tokens);
   return elements;
 }
 std::int64_t StageShape::recompute_peak(std::int64_t tokens) const {

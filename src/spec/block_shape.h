@@ -145,6 +145,8 @@ struct HeadShape {
   std::int64_t forward_matmul_flops(std::int64_t tokens) const { return 3 * linear().forward_flops(tokens); }
   /// The input's gradient.
   std::int64_t stash(std::int64_t tokens) const { return layout.token_rows(tokens) * hidden; }
+  /// In addition where weight gradients are computed apart (W): input and logits' gradient of all tokens.
+  std::int64_t stash_for_weights(std::int64_t tokens) const { return tokens * (hidden + local_vocab()); }
   Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
 };
 
@@ -176,8 +178,10 @@ struct StageShape {
   std::int64_t recomputed_matmul_flops(std::int64_t tokens) const;
   /// How many layers' attention backward computes again.
   std::int64_t recomputed_attentions() const;
-  /// Elements kept between forward and backward.
-  std::int64_t stash(std::int64_t tokens) const;
+  /// Elements kept between forward and backward; `weights_apart`: until W.
+  std::int64_t stash(std::int64_t tokens, bool weights_apart = false) const;
+  /// Elements of these that belong to the residual stream.
+  std::int64_t stashed_stream(std::int64_t tokens) const;
   /// Elements that backward of one micro-batch holds above its stash while it repeats a group of layers.
   std::int64_t recompute_peak(std::int64_t tokens) const;
   Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;

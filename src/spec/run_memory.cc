@@ -53,6 +53,18 @@ std::int64_t moments(const StageShape& shape, const OptimizerSpec& optimizer) {
   return matrices + (shape.parameters() - matrices) * moments_per_parameter(optimizer.muon.scalar_optimizer, optimizer);
 }
 
+/// The schedule has W passes, or may have them.
+bool weights_apart(const ParallelSpec& parallel) {
+  switch (parallel.schedule) {
+    case PipelineSchedule::one_f_one_b:
+    case PipelineSchedule::gpipe:
+    case PipelineSchedule::interleaved:
+      return false;
+    default:
+      return true;
+  }
+}
+
 }  // namespace
 
 std::int64_t live_chunk_stashes(const RunSpec& run, int pipeline_rank) {
@@ -84,24 +96,25 @@ std::int64_t live_chunk_stashes(const RunSpec& run, int pipeline_rank) {
   return std::min(m, p - r);
 }
 
-std::vector<StageMemory> memory_per_rank(const RunSpec& run) {
+std::vector<RankMemory> memory_per_rank(const RunSpec& run) {
   const std::int64_t tokens = run.batch.micro_batch_size * run.model.seq_length;
   const std::int64_t value = dtype_size(run.numerics.params_dtype), stream = dtype_size(run.numerics.residual_dtype());
   const std::int64_t shards = run.parallel.sharding() == ShardingStrategy::no_shard ? 1 : run.parallel.data_parallel;
-  std::vector<StageMemory> ranks;
+  std::vector<RankMemory> ranks;
   for (int rank = 0; rank < run.parallel.pipeline_parallel; ++rank) {
-    StageMemory m;
+    RankMemory m;
+    std::int64_t repeated = 0;  // what recompute brings back, for one stage at a time
     for (const StageShape& shape : shapes_of(run, rank)) {
       m.parameters += value * shape.parameters();
       if (value < kBytes) m.main_parameters += kBytes * ceil_div(shape.parameters(), shards);
       m.gradients += kBytes * (shape.parameters() + (shape.head_shares_memory ? shape.head.parameters() : 0));
       m.optimizer += kBytes * ceil_div(moments(shape, run.optimizer), shards);
-      // Each layer keeps the residual stream twice.
-      const std::int64_t streams = 2 * shape.layers * shape.block.layout.token_rows(tokens) * run.model.hidden_size;
-      const std::int64_t kept = value * shape.stash(tokens) + (stream - value) * streams;
+      const std::int64_t kept =
+          value * shape.stash(tokens, weights_apart(run.parallel)) + (stream - value) * shape.stashed_stream(tokens);
       m.stash += kept * live_chunk_stashes(run, rank) / run.parallel.virtual_chunks;
-      m.stash += value * shape.recompute_peak(tokens);
+      repeated = std::max(repeated, value * shape.recompute_peak(tokens));
     }
+    m.stash += repeated;
     if (run.parallel.tensor_parallel > 1) m.communication += value * tokens * run.model.hidden_size;
     if (run.parallel.pipeline_parallel > 1) m.communication += 2 * stream * message(run);
     ranks.push_back(m);

@@ -11,7 +11,7 @@ namespace megatron::spec {
 
 /// Bytes of one rank (all of a pipeline rank are alike), its virtual stages together. Not counted:
 /// activations within a pass, scratch of kernels, gaps of the gradient buffer, rotary tables.
-struct StageMemory {
+struct RankMemory {
   std::int64_t parameters = 0;
   std::int64_t main_parameters = 0;  // float32 weights beside 16-bit ones
   std::int64_t gradients = 0;        // one per use of a tied table
@@ -25,6 +25,6 @@ struct StageMemory {
 /// schedule.
 std::int64_t live_chunk_stashes(const RunSpec& run, int pipeline_rank);
 /// One entry per pipeline rank; the run must be complete and its layout divide the model (throws otherwise).
-std::vector<StageMemory> memory_per_rank(const RunSpec& run);
+std::vector<RankMemory> memory_per_rank(const RunSpec& run);
 
 }  // namespace megatron::spec

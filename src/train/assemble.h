@@ -49,7 +49,7 @@ struct Process {
 class RankParts {
  public:
   enum class Use : std::uint8_t { training, inference };
-  /// Creates executor, mesh and stage, for training also gradient buffer, optimizer and engine. Weights are not yet
+  /// Creates executor, mesh and model, for training also gradient buffer, optimizer and engine. Weights are not yet
   /// initialised. Collective over the world. Throws Error when the parameters of the built model do not add up to the
   /// number that the formula gives.
   RankParts(comm::RankContext& context, const spec::RunSpec& run, Use use);

@@ -151,7 +151,7 @@ TEST(Trainer, OptimizerStateIsAsDescribed) {
       run.optimizer.kind = kind;
       run.optimizer.muon.scalar_optimizer = scalar;
       const spec::RunSpec whole = complete(run, {2, 2, 1, true, 2});
-      const std::vector<spec::StageMemory> described = spec::memory_per_rank(whole);
+      const std::vector<spec::RankMemory> described = spec::memory_per_rank(whole);
       SmallOptions options = sequences();
       options.hooks.at_end = [&](RankParts& parts) {
         std::int64_t bytes = 0;

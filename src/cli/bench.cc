@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kUsage =
     "usage: megatron bench step --preset gpt2-124m|gpt2-124m-s1024|tiny [--arch gpt2|llama] [--steps N] [--warmup N]\n"
-    "                           [--quick-peak] [--profile] [--trace FILE] [--json]\n"
+    "                           [--num-micro-batches M] [--quick-peak] [--profile] [--trace FILE] [--json]\n"
     "                           [any option of megatron train: --seq-length, --micro-batch-size, --world-size,\n"
     "                            --threads-per-rank, --tensor-model-parallel-size, …]\n"
     "       megatron bench matmul [--m M --n N --k K] [--bf16|--fp16] [--threads-per-rank T] [--json]\n"

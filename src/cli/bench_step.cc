@@ -21,6 +21,7 @@ namespace {
 struct StepRequest {
   std::string preset = "tiny", arch = "gpt2";
   std::int64_t steps = 10, warmup = 2;
+  std::int64_t num_micro_batches = 0;  // of a step and data-parallel rank; 0: by the batch sizes
   bool json = false, profile = false, quick_peak = false;
   std::optional<std::string> trace;
   std::vector<std::string> rest;
@@ -40,7 +41,7 @@ struct StepRequest {
       } else if (std::find(std::begin(kNoRun), std::end(kNoRun), name) != std::end(kNoRun)) {
         throw ConfigError(name + ": bench step trains fresh weights on random tokens, saves nothing and logs nothing");
       } else if (name == "--preset" || name == "--arch" || name == "--steps" || name == "--warmup" ||
-                 name == "--trace") {
+                 name == "--trace" || name == "--num-micro-batches") {
         if (equals == std::string::npos && i + 1 == args.size()) throw ConfigError(name + ": a value is missing");
         take(name, equals == std::string::npos ? args[++i] : args[i].substr(equals + 1));
       } else {
@@ -61,6 +62,7 @@ struct StepRequest {
     if (name == "--steps") steps = count(name, text, 1);
     if (name == "--warmup") warmup = count(name, text, 0);
     if (name == "--trace") trace = text;
+    if (name == "--num-micro-batches") num_micro_batches = count(name, text, 1);
   }
   static std::int64_t count(const std::string& name, const std::string& text, std::int64_t least) {
     const auto number = config::parse_integer(text);
@@ -171,6 +173,12 @@ nlohmann::ordered_json result_json(const StepRequest& request, const spec::RunSp
       {"peak_rss_to_peak_bytes", static_cast<double>(r.peak_rss_bytes) / static_cast<double>(r.peak_bytes())},
       {"first_loss", r.first_loss},
       {"last_loss", r.last_loss}};
+  if (!r.pipeline.ranks.empty()) {
+    for (const train::StageSeconds& s : r.pipeline.ranks)
+      json["stage_seconds"].push_back({{"F", s.forward}, {"I", s.input_grad}, {"W", s.weight_grad}, {"B", s.backward}});
+    json["bubble_rate"] = r.pipeline.bubble_rate;
+    json["simulated_bubble_rate"] = r.pipeline.simulated_bubble_rate;
+  }
   if (!run.log.profile) return json;
   json["copy_peak_bytes_per_second"] =
       r.profile.limits.copy_bytes_per_second * static_cast<double>(run.parallel.world_size);
@@ -181,6 +189,12 @@ nlohmann::ordered_json result_json(const StepRequest& request, const spec::RunSp
   return json;
 }
 
+config::ParsedRun parse_step(const std::vector<std::string>& words, const std::vector<std::string>& preset) {
+  config::ParsedRun parsed = config::parse_run(words, {config::ParseMode::train, {}, launcher_size(), preset});
+  config::require_accepted(parsed);
+  return parsed;
+}
+
 }  // namespace
 
 int bench_step(Arguments args) {
@@ -188,8 +202,18 @@ int bench_step(Arguments args) {
   std::vector<std::string> preset = config::preset_args(request.preset, request.arch);
   preset.insert(preset.end(), std::begin(kStepSettings), std::end(kStepSettings));
   preset.insert(preset.end(), {"--train-iters", std::to_string(kSettingsIterations)});
-  config::ParsedRun parsed = config::parse_run(request.rest, {config::ParseMode::train, {}, launcher_size(), preset});
-  config::require_accepted(parsed);
+  config::ParsedRun parsed = parse_step(request.rest, preset);
+  if (request.num_micro_batches > 0) {
+    const auto names_batch = [](const std::string& word) { return word.rfind("--global-batch-size", 0) == 0; };
+    if (std::any_of(request.rest.begin(), request.rest.end(), names_batch))
+      throw ConfigError("--num-micro-batches and --global-batch-size exclude each other");
+    std::vector<std::string> words = request.rest;
+    const spec::RunSpec& run = parsed.spec;
+    words.insert(words.end(),
+                 {"--global-batch-size",
+                  std::to_string(request.num_micro_batches * run.batch.micro_batch_size * run.parallel.data_parallel)});
+    parsed = parse_step(words, preset);
+  }
   print_notices(parsed);
   if (parsed.spec.batch.train_iters != kSettingsIterations && is_first_process())
     std::fputs("notice: train_iters of the configuration has no effect: --warmup and --steps count\n", stderr);

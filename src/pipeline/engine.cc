@@ -367,7 +367,9 @@ StepOutput Engine::run_step(std::span<const Instruction> instructions, std::span
                             nn::GradSink* sink, std::int64_t iteration) {
   for (std::int64_t i = 0; i < std::ssize(batches); ++i)
     MEGATRON_CHECK_EQ(batches[static_cast<std::size_t>(i)].index, i, "micro-batches come in order");
-  return Step(*this, instructions, batches, sink).run(iteration);
+  StepOutput output = Step(*this, instructions, batches, sink).run(iteration);
+  latest_times_ = output.times;
+  return output;
 }
 
 void Engine::set_hidden_observer(std::function<void(std::int64_t, std::int64_t, const Tensor&)> observer) {

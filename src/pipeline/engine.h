@@ -64,6 +64,8 @@ class Engine {
   /// ("2F0") with that number. Collective over pp and tp.
   StepOutput run_step(std::span<const schedule::Instruction> instructions, std::span<const nn::MicroBatch> batches,
                       nn::GradSink* sink, std::int64_t iteration = -1);
+  /// Of the latest step.
+  const StepTimes& latest_times() const { return latest_times_; }
   /// Multiplies what seeds backward, in all later steps.
   void set_loss_scale(double scale) { options_.loss_scale = scale; }
   /// See nn::Pass::observe_hidden; kept for all later steps.
@@ -80,6 +82,7 @@ class Engine {
   model::Model& model_;
   const spec::RunSpec& run_;
   EngineOptions options_;
+  StepTimes latest_times_;
   nn::ParameterGate* parameter_gate_ = nullptr;
   std::function<void(std::int64_t, std::int64_t, const Tensor&)> hidden_observer_;
   std::function<void(std::int64_t, const Tensor&)> loss_observer_;

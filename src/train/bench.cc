@@ -1,6 +1,7 @@
 #include "train/bench.h"
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <numeric>
 
@@ -139,7 +140,15 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
   BenchResult result;
   std::mutex mutex;
   TrainHooks hooks;
+  // One of each rank of this process, by global rank.
+  std::map<int, PipelineMeter> meters;
+  hooks.after_setup = [&](RankParts& parts) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    meters[parts.mesh().rank];
+  };
   hooks.after_step = [&](RankParts& parts, const StepReport& report) {
+    if (report.iteration > warmup && report.iteration <= measured && !parts.mesh().pp.trivial())
+      meters.at(parts.mesh().rank).add(parts.engine().latest_times());
     if (report.iteration != measured) return;
     const std::lock_guard<std::mutex> lock(mutex);
     add_memory(result, parts);
@@ -147,7 +156,9 @@ BenchResult bench_step(const spec::RunSpec& run, std::int64_t warmup, std::int64
   hooks.at_end = [&](RankParts& parts) {
     const double peak = measure_peak(parts, run.numerics.params_dtype, quick_peak);
     const MachineLimits limits = run.log.profile ? measure_limits(parts, /*matmul_seconds=*/0.0) : MachineLimits{};
+    const PipelineFigures pipeline = meters.at(parts.mesh().rank).finish(parts);
     const std::lock_guard<std::mutex> lock(mutex);
+    result.pipeline = pipeline;
     result.parameters = parts.num_parameters();
     result.threads_per_rank = parts.exec().num_threads();
     result.matmul_peak_flops_per_second = peak;

@@ -9,6 +9,7 @@
 
 #include "spec/run_spec.h"
 #include "tensor/memory_tracker.h"
+#include "train/pipeline_meter.h"
 #include "train/step_profile.h"
 
 namespace megatron::train {
@@ -35,6 +36,7 @@ struct BenchResult {
   std::int64_t peak_bytes() const;       // their sum
   double first_loss = 0, last_loss = 0;  // of the first step, and of the last measured one
   StepProfile profile;                   // no ranks without run.log.profile
+  PipelineFigures pipeline;              // of the measured steps; no ranks in a pipeline of one
 };
 
 /// Trains `warmup` + `steps` steps on random token ids. `quick_peak`: the peak is the best product of one size within

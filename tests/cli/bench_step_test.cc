@@ -112,5 +112,33 @@ TEST(BenchKernels, RefuseWhatCannotBeHeld) {
   }
 }
 
+TEST(BenchStep, TimesThePassesOfAPipeline) {
+  const auto bench = [](const std::string& more) {
+    return run_command(std::string("'") + MEGATRON_BINARY +
+                       "' bench step --quick-peak --preset tiny --seq-length 32 --max-position-embeddings 32"
+                       " --num-layers 2 --micro-batch-size 1 --threads-per-rank 1 --pipeline-model-parallel-size 2"
+                       " --num-micro-batches 4 --steps 3 --warmup 1 --json " +
+                       more + " 2>&1");
+  };
+  for (const std::string schedule : {"1f1b", "zb-h1"}) {
+    const CommandResult result = bench("--pipeline-schedule " + schedule);
+    ASSERT_EQ(result.status, 0) << result.output;
+    const json figures = json::parse(result.output);
+    EXPECT_EQ(figures.at("tokens_per_step"), 4 * 32);
+    ASSERT_EQ(figures.at("stage_seconds").size(), 2U);
+    for (const json& rank : figures.at("stage_seconds")) {
+      EXPECT_GT(rank.at("F").get<double>(), 0.0);
+      EXPECT_EQ(rank.at("B").get<double>() > 0.0, schedule == "1f1b");
+      EXPECT_EQ(rank.at("I").get<double>() > 0.0, schedule != "1f1b");
+      EXPECT_EQ(rank.at("W").get<double>() > 0.0, schedule != "1f1b");
+    }
+    for (const char* key : {"bubble_rate", "simulated_bubble_rate"})
+      EXPECT_TRUE(figures.at(key).get<double>() >= 0.0 && figures.at(key).get<double>() < 1.0) << key;
+  }
+  const CommandResult both = bench("--global-batch-size 8");
+  EXPECT_EQ(both.status, 2);
+  EXPECT_NE(both.output.find("--num-micro-batches and --global-batch-size exclude each other"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace megatron

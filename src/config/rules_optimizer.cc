@@ -108,7 +108,12 @@ void precision(RuleContext& c) {
     for (const std::string_view name :
          {"--loss-scale", "--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis"})
       if (c.given(name)) c.notice(str_cat(name, ": only with --fp16, no effect here"));
+  if (!bf16 && !fp16 && c.given("--fp32-residual-connection"))
+    c.notice("--fp32-residual-connection: only beside --bf16 or --fp16, no effect here");
   const spec::LossScaleSpec& scale = c.run().numerics.loss_scale;
+  // The scale multiplies float32 gradients.
+  if (fp16 && scale.constant.has_value() && *scale.constant > 3e38)
+    c.error({"--loss-scale"}, "leaves the range of float32; nearest: 4294967296");
   if (fp16 && scale.initial < scale.minimum)
     c.error({"--initial-loss-scale", "--min-loss-scale"},
             str_cat("starts below the minimum; nearest: ", scale.minimum));

@@ -64,9 +64,7 @@ void schedule_kind(RuleContext& c) {
   if (p.placement_kind != spec::PlacementKind::v) return;
   for (std::string_view option : {"--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"})
     if (c.given(option))
-      c.error({option, kSchedule},
-              "V placement has the first and the last stage on one rank; use "
-              "--pipeline-model-parallel-layout or leave it out");
+      c.error({option, kSchedule}, "V placement has the first and the last stage on one rank; nearest: leave it out");
 }
 
 /// Values of one schedule given to another.

@@ -84,9 +84,9 @@ void derive_lengths(const ParsedRun& run, Summary& out) {
 
 void estimate_memory(const ParsedRun& run, Summary& out) {
   if (!run.errors.empty() || !out.has_model || run.spec.batch.num_micro_batches == 0) return;
-  if (run.described.virtual_pipeline_size || run.described.moe.num_experts || run.described.mla.enabled ||
-      run.described.mtp_num_layers > 0 || run.spec.parallel.context_parallel > 1 ||
-      !run.described.linear_attention.variant.empty() || run.described.attention_output_gate)
+  if (run.described.moe.num_experts || run.described.mla.enabled || run.described.mtp_num_layers > 0 ||
+      run.spec.parallel.context_parallel > 1 || !run.described.linear_attention.variant.empty() ||
+      run.described.attention_output_gate)
     return;
   out.memory = spec::memory_per_rank(run.spec);
 }

@@ -1,6 +1,7 @@
 #include "schedule/program_text.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -86,8 +87,9 @@ Program parse_program(const std::string& text) {
 }
 
 Program read_program(const std::string& path) {
+  std::error_code ignored;
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw IoError(str_cat(path, ": cannot be read"));
+  if (!in || !std::filesystem::is_regular_file(path, ignored)) throw IoError(str_cat(path, ": cannot be read"));
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
   if (in.bad()) throw IoError(str_cat(path, ": cannot be read"));
   try {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/elementwise.h"
 #include "pipeline/forward_pass.h"
 #include "schedule/training_program.h"
 #include "train/batches.h"
@@ -181,16 +182,27 @@ std::vector<float> ReferenceRun::logical(const std::string& name, std::int64_t e
   parts_.complete_values();
   Tensor whole = zeros(elements);
   float* const out = whole.data<float>();
-  for (const nn::Parameter* parameter : parts_.model().parameters()) {
-    if (parameter->name != name || parameter->tied_use || parts_.mesh().dp.rank() != 0) continue;
+  // Of gradients a rank may own a part; of values each data-parallel rank has all, and the first one gives them.
+  const bool shards = what == What::gradient && parts_.grad_buffer().sharded();
+  std::vector<optim::ParameterRange> held;
+  if (shards || (what == What::gradient && parts_.mesh().dp.rank() == 0)) held = parts_.grad_buffer().owned();
+  if (what == What::value && parts_.mesh().dp.rank() == 0)
+    for (nn::Parameter* parameter : parts_.model().parameters())
+      held.push_back({parameter, 0, parameter->value.numel()});
+  for (const optim::ParameterRange& range : held) {
+    const nn::Parameter* const parameter = range.parameter;
+    if (parameter->name != name || parameter->tied_use) continue;
     const spec::Sharding& sharding = parameter->sharding;
     MEGATRON_CHECK_EQ(sharding.numel(), elements, name);
-    const float* const local = (what == What::value ? parameter->value : parameter->main_grad).data<float>();
-    for (const spec::Piece& piece : sharding.pieces) {
+    const Tensor& tensor = what == What::value ? parameter->value : parameter->main_grad;
+    const Tensor wide = parts_.exec().zeros(tensor.shape(), DType::float32, MemoryKind::activation);
+    kernels::copy(parts_.exec(), tensor, Tensor(wide));
+    const float* const local = wide.data<float>();
+    for (const spec::FlatPiece& piece : spec::pieces_of_range(sharding, range.begin, range.end)) {
       if (!piece.owned) continue;
       const spec::Box& box = piece.global;
       for (std::int64_t r = 0; r < box.rows; ++r)
-        std::memcpy(out + (box.row + r) * sharding.cols + box.col, local + (piece.local_row + r) * sharding.local_cols,
+        std::memcpy(out + (box.row + r) * sharding.cols + box.col, local + piece.local_begin + r * box.cols,
                     static_cast<std::size_t>(box.cols) * sizeof(float));
     }
   }

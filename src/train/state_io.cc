@@ -86,6 +86,39 @@ void add_state_entries(const optim::OptimizerState& state, bool writer, std::vec
   }
 }
 
+const char* optimizer_text(spec::OptimizerKind kind) {
+  switch (kind) {
+    case spec::OptimizerKind::adam:
+      return "adam";
+    case spec::OptimizerKind::sgd:
+      return "sgd";
+    case spec::OptimizerKind::lion:
+      return "lion";
+    case spec::OptimizerKind::muon:
+      return "muon";
+  }
+  return "?";
+}
+
+/// The moments of one optimizer mean nothing to another.
+void check_same_optimizer(const spec::OptimizerSpec& stored, const spec::OptimizerSpec& own,
+                          const std::string& directory) {
+  if (stored.kind == own.kind) return;
+  throw ConfigError(str_cat(directory, ": written with --optimizer ", optimizer_text(stored.kind), ", this run has ",
+                            optimizer_text(own.kind), "; nearest: --no-load-optim, which loads the weights alone"));
+}
+
+std::string missing_text(const std::vector<std::string>& names, bool finds_state) {
+  constexpr std::size_t kShown = 4;
+  const bool state = names.front().rfind("optimizer.", 0) == 0;
+  const char* const way_out = " (--no-load-optim loads the weights alone)";
+  if (state && !finds_state) return str_cat("holds no optimizer state", way_out);
+  std::string text = "tensors are missing: ";
+  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > kShown) text += str_cat(" and ", names.size() - kShown, " more");
+  return text + (state ? way_out : "");
+}
+
 /// Values, and main weights where there are any, from the main weight on disk if it is there, else from the value.
 void read_weights(RankParts& parts, const checkpoint::CheckpointReader& reader) {
   const std::vector<nn::Parameter*>& parameters = parts.model().parameters();
@@ -110,15 +143,15 @@ void read_entries(RankParts& parts, const checkpoint::CheckpointReader& reader, 
   const auto is_main = [](const checkpoint::StateEntry& entry) {
     return entry.name.rfind(str_cat("optimizer.", kMainWeight, "."), 0) == 0;
   };
-  std::string missing;
-  bool reads_main = false;
+  std::vector<std::string> missing;
+  bool reads_main = false, finds_state = false;
   for (const checkpoint::StateEntry& entry : entries) {
-    if (!is_main(entry) && !reader.has(entry.name)) missing += (missing.empty() ? "" : ", ") + entry.name;
+    const bool there = reader.has(entry.name);
+    if (!is_main(entry) && !there) missing.push_back(entry.name);
+    finds_state = finds_state || (there && entry.name.rfind("optimizer.", 0) == 0);
     reads_main = reads_main || reader.has(str_cat("optimizer.", kMainWeight, ".", entry.name));
   }
-  if (!missing.empty())
-    throw IoError(str_cat(directory, ": tensors are missing: ", missing,
-                          missing.find("optimizer.") == 0 ? " (--no-load-optim loads the weights alone)" : ""));
+  if (!missing.empty()) throw IoError(str_cat(directory, ": ", missing_text(missing, finds_state)));
   const mesh::Group& world = parts.mesh().world;
   checkpoint::Failure damage;
   damage.guard([&] { reader.verify_checksums(world.rank(), world.size(), with_optimizer || reads_main); });
@@ -203,6 +236,9 @@ std::optional<LoadedState> load_state(RankParts& parts) {
   check_same_model(run_from_json(state.run_json, loaded.directory + "/state.json").model, run.model, loaded.directory);
   if (!run.checkpoint.ckpt_step.has_value()) loaded.notes = ignored_folders(*run.checkpoint.load, *iteration);
   loaded.with_optimizer = !run.checkpoint.finetune && !run.checkpoint.no_load_optim;
+  if (loaded.with_optimizer)
+    check_same_optimizer(run_from_json(state.run_json, loaded.directory + "/state.json").optimizer, run.optimizer,
+                         loaded.directory);
   read_entries(parts, reader, loaded.with_optimizer, loaded.directory);
   if (run.checkpoint.finetune) {
     loaded.notes.push_back("--finetune: weights only; iteration, samples and schedule start at 0");

@@ -25,7 +25,7 @@ std::vector<const char*> state_kinds(const spec::OptimizerSpec& spec, UpdateRule
 struct UpdateScalars {
   double lr = 0.0;
   double weight_decay = 0.0;    // 0 for parameters without decay
-  double grad_scale = 1.0;      // multiplies the gradient: 1/tokens, loss scale, clipping
+  double grad_scale = 1.0;      // multiplies the gradient: 1/tokens, 1/loss scale, clipping
   std::int64_t num_update = 1;  // of this update, from 1
 };
 

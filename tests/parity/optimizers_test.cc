@@ -73,6 +73,16 @@ TEST_P(Optimizers, EveryLayoutGivesTheNumbersOfOneRank) {
   }
 }
 
+TEST_P(Optimizers, SharedStateKeepsTheBits) {
+  const spec::RunSpec run = run_with(GetParam());
+  const parity::Setup plain = {Layout{2, 1, 2, true, 1}};
+  parity::Setup shards = plain;
+  shards.sharding = spec::ShardingStrategy::optim;
+  shards.bucket_size = 3000;
+  const SmallResult a = train_setup(run, plain), b = train_setup(run, shards);
+  EXPECT_TRUE(differences(a, b, run.model, Level::bits).empty()) << joined(differences(a, b, run.model, Level::bits));
+}
+
 TEST_P(Optimizers, StageCutsKeepTheBits) {
   const spec::RunSpec run = run_with(GetParam());
   const parity::Setup flat = {Layout{2, 1, 2, true, 1}};

@@ -1,6 +1,7 @@
 #include "model/transformer_block.h"
 
 #include <cmath>
+#include <utility>
 
 #include "kernels/elementwise.h"
 #include "nn/recompute.h"
@@ -75,9 +76,10 @@ kernels::DropoutSpec TransformerBlock::dropout(const nn::Pass& pass, int place) 
 Tensor TransformerBlock::add_residual(nn::Pass& pass, Tensor branch_TH, ConstTensorView bias, const Tensor& residual_TH,
                                       int place) {
   // In place of the branch, unless the residual stream has another type.
-  Tensor y =
-      branch_TH.dtype() == residual_TH.dtype() ? branch_TH : pass.exec.empty(residual_TH.shape(), residual_TH.dtype());
-  kernels::bias_dropout_add(pass.exec, branch_TH, bias, residual_TH, dropout(pass, place), nn::local_rows(pass), y);
+  const ConstTensorView branch = branch_TH.view_const();
+  Tensor y = branch_TH.dtype() == residual_TH.dtype() ? std::move(branch_TH)
+                                                      : pass.exec.empty(residual_TH.shape(), residual_TH.dtype());
+  kernels::bias_dropout_add(pass.exec, branch, bias, residual_TH, dropout(pass, place), nn::local_rows(pass), y);
   return y;
 }
 

@@ -144,7 +144,7 @@ Tensor Muon::gathered(const Plan& plan, Tensor update) const {
   return tp.communicator()->all_gather(std::move(update), rows, std::move(all), "shards of an update").wait();
 }
 
-Tensor Muon::direction(const UpdateScalars& scalars, const Tensor& grad, Tensor momentum) const {
+Tensor Muon::direction(const UpdateScalars& scalars, const Tensor& grad, const Tensor& momentum) const {
   kernels::Executor& exec = rank_.exec;
   const double keep = spec_.muon.momentum, fresh = (1.0 - keep) * scalars.grad_scale;
   Tensor flat_momentum = momentum.flat();

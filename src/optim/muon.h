@@ -55,7 +55,7 @@ class Muon {
   std::vector<Block> split_piece(const nn::Parameter& parameter, const spec::Piece& piece, int holder) const;
   std::size_t num_parts(const nn::Parameter& parameter) const;
   /// Advances the momentum and returns what is to be orthogonalised, shaped as the shard.
-  Tensor direction(const UpdateScalars& scalars, const Tensor& grad, Tensor momentum) const;
+  Tensor direction(const UpdateScalars& scalars, const Tensor& grad, const Tensor& momentum) const;
   /// All shards one below the other, or the own one where nothing is to be gathered.
   Tensor gathered(const Plan& plan, Tensor update) const;
   /// One of the plan's matrices out of the gathered shards.

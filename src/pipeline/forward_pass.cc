@@ -20,8 +20,7 @@ Tensor forward_logits(nn::Pass& pass, model::Model& model, const spec::RunSpec& 
     model::StageStash no_stash;
     hidden = model.stage(stage).forward(pass, hidden, no_stash);
     if (model.holds(stage + 1)) continue;
-    pp.communicator()->send(std::move(hidden), placement.rank_of(stage + 1), label).wait();
-    hidden.reset();
+    pp.communicator()->send(std::exchange(hidden, Tensor()), placement.rank_of(stage + 1), label).wait();
   }
   return Tensor();
 }

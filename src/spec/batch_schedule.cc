@@ -64,8 +64,8 @@ BatchSchedule::BatchSchedule(const BatchSpec& batch)
 std::int64_t BatchSchedule::nominal(std::int64_t consumed) const {
   if (rampup_) {
     if (consumed > rampup_->samples) return rampup_->target;
-    const auto increments = static_cast<double>((rampup_->target - rampup_->start) / rampup_->increment);
-    const double samples_each = static_cast<double>(rampup_->samples) / increments;
+    const std::int64_t increments = (rampup_->target - rampup_->start) / rampup_->increment;
+    const double samples_each = static_cast<double>(rampup_->samples) / static_cast<double>(increments);
     return rampup_->start +
            static_cast<std::int64_t>(static_cast<double>(consumed) / samples_each) * rampup_->increment;
   }

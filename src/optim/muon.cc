@@ -197,12 +197,12 @@ void Muon::add(const Plan& plan, std::size_t part, const Tensor& matrix, const U
 }
 
 void Muon::update(const nn::Parameter& parameter, const UpdateScalars& scalars, Tensor weight, const Tensor& grad,
-                  Tensor momentum, Tensor rounded) {
+                  const Tensor& momentum, Tensor rounded) {
   const auto found = plans_.find(&parameter);
   MEGATRON_CHECK(found != plans_.end(), parameter.name, " is not one of the matrices");
   const Plan& plan = found->second;
   const spec::MuonSpec& muon = spec_.muon;
-  const Tensor source = gathered(plan, direction(scalars, grad, std::move(momentum)));
+  const Tensor source = gathered(plan, direction(scalars, grad, momentum));
   const mesh::Group* split = muon.tp_mode == spec::MuonTpMode::distributed ? &rank_.mesh.tp : nullptr;
   for (std::size_t part = 0; part < plan.parts.size(); ++part) {
     if (plan.parts[part].rows == 0) continue;

@@ -29,7 +29,7 @@ class Muon {
   /// Level 0: duplicated and distributed give the bits of one rank that holds the whole matrix. Blockwise
   /// orthogonalises each shard by itself: another result at each tensor-parallel size, as in Megatron.
   void update(const nn::Parameter& parameter, const UpdateScalars& scalars, Tensor weight, const Tensor& grad,
-              Tensor momentum, Tensor rounded = {});
+              const Tensor& momentum, Tensor rounded = {});
 
  private:
   /// Rows [row, row + rows) × columns [col, col + cols) of matrix `part` are rows from local_row on of rank `holder`.

@@ -38,7 +38,8 @@ std::string mpi_text() {
   for (const char* name : {"libmpi.so.40", "libmpi.so.12", "libmpi.so"}) {
     void* const library = dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
     if (library != nullptr) return str_cat(name, " is loaded");
-    void* const found = dlopen(name, RTLD_LAZY | RTLD_LOCAL);
+    // It stays mapped: an MPI library is not made to be unloaded.
+    void* const found = dlopen(name, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
     if (found == nullptr) continue;
     dlclose(found);
     return str_cat(name, " found: mpirun and srun can start this program");

@@ -28,6 +28,13 @@ std::int64_t segment_begin(const spec::Sharding& sharding, std::int64_t index) {
   return index;  // padding, which no norm counts
 }
 
+std::vector<ParameterRange> whole_ranges(std::span<nn::Parameter* const> parameters) {
+  std::vector<ParameterRange> ranges;
+  for (nn::Parameter* parameter : parameters)
+    if (parameter->trainable) ranges.push_back({parameter, 0, parameter->value.numel()});
+  return ranges;
+}
+
 std::int64_t FlatBucket::shard_begin(int shard) const {
   return std::accumulate(shard_sizes.begin(), shard_sizes.begin() + shard, begin);
 }

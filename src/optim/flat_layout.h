@@ -34,6 +34,9 @@ struct ParameterRange {
   bool whole() const { return begin == 0 && end == parameter->value.numel(); }
 };
 
+/// All of each trainable one of `parameters`.
+std::vector<ParameterRange> whole_ranges(std::span<nn::Parameter* const> parameters);
+
 /// True for a parameter that one shard must hold as a whole.
 using Indivisible = std::function<bool(const nn::Parameter&)>;
 

@@ -37,7 +37,7 @@ double norm_of(mesh::Rank& rank, const mesh::Group& group, std::span<const Param
   ExactSum sum;
   for (const ParameterRange& range : ranges) {
     const nn::Parameter& parameter = *range.parameter;
-    if (!parameter.trainable || parameter.tied_use) continue;
+    if (parameter.tied_use) continue;
     const Tensor flat = pick(parameter).flat();
     for (const spec::FlatPiece& piece : spec::pieces_of_range(parameter.sharding, range.begin, range.end))
       if (piece.owned)
@@ -63,9 +63,8 @@ double global_grad_norm(mesh::Rank& rank, std::span<const ParameterRange> owned,
 }
 
 double global_parameter_norm(mesh::Rank& rank, std::span<nn::Parameter* const> parameters) {
-  std::vector<ParameterRange> all;
-  for (nn::Parameter* parameter : parameters) all.push_back({parameter, 0, parameter->value.numel()});
-  return norm_of(rank, rank.mesh.model, all, "parameter norm", [](const nn::Parameter& p) { return p.value; });
+  return norm_of(rank, rank.mesh.model, whole_ranges(parameters), "parameter norm",
+                 [](const nn::Parameter& p) { return p.value; });
 }
 
 double clip_coefficient(double norm, double max_norm) {

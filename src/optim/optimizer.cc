@@ -57,13 +57,6 @@ std::int64_t global_zeros(mesh::Rank& rank, const mesh::Group& group, std::span<
   return sum.is_meta() ? zeros : sum.data<std::int64_t>()[0];
 }
 
-std::vector<ParameterRange> whole_ranges(std::span<nn::Parameter* const> parameters) {
-  std::vector<ParameterRange> ranges;
-  for (nn::Parameter* parameter : parameters)
-    if (parameter->trainable) ranges.push_back({parameter, 0, parameter->value.numel()});
-  return ranges;
-}
-
 }  // namespace
 
 Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec)

@@ -1,6 +1,7 @@
 #include "optim/parameter_buffer.h"
 
 #include <chrono>
+#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -13,7 +14,9 @@ ParameterBuffer::ParameterBuffer(mesh::Rank& rank, const FlatLayout& layout, boo
       overlap_(overlap),
       buckets_(layout.buckets().size()),
       gathers_(layout.buckets().size()),
-      under_way_(layout.buckets().size(), false) {
+      under_way_(layout.buckets().size(), false),
+      values_in_(layout.buckets().size()) {
+  std::iota(values_in_.begin(), values_in_.end(), std::size_t{0});
   std::vector<nn::Parameter*> sharing;
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const FlatBucket& bucket = layout.buckets()[b];
@@ -31,8 +34,11 @@ ParameterBuffer::ParameterBuffer(mesh::Rank& rank, const FlatLayout& layout, boo
     }
   }
   for (nn::Parameter* use : sharing)
-    for (const nn::Parameter* table : layout.parameters())
-      if (table != use && table->name == use->name) use->value = table->value;
+    for (const nn::Parameter* table : layout.parameters()) {
+      if (table == use || table->name != use->name) continue;
+      use->value = table->value;
+      values_in_[layout.slot_of(*use).bucket] = layout.slot_of(*table).bucket;
+    }
 }
 
 void ParameterBuffer::start_gather() {
@@ -65,13 +71,7 @@ void ParameterBuffer::finish_gather() {
 void ParameterBuffer::acquire(std::span<nn::Parameter* const> unit) {
   for (const nn::Parameter* parameter : unit) {
     if (!layout_.holds(*parameter)) continue;  // frozen
-    std::size_t bucket = layout_.slot_of(*parameter).bucket;
-    if (!buckets_[bucket].defined()) {
-      // The head's use of a table: its value is the table's.
-      for (const nn::Parameter* table : layout_.parameters())
-        if (table != parameter && table->name == parameter->name) bucket = layout_.slot_of(*table).bucket;
-    }
-    wait_for(bucket);
+    wait_for(values_in_[layout_.slot_of(*parameter).bucket]);
   }
 }
 

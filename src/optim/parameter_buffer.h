@@ -38,6 +38,8 @@ class ParameterBuffer final : public nn::ParameterGate {
   std::vector<Tensor> buckets_;  // undefined where a bucket has no values of its own
   std::vector<comm::Pending<Tensor>> gathers_;
   std::vector<bool> under_way_;
+  /// The bucket with the values of each bucket's parameters: its own, or the table's for the head's use of it.
+  std::vector<std::size_t> values_in_;
   double exposed_seconds_ = 0.0;
 };
 

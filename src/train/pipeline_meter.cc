@@ -7,6 +7,7 @@
 
 #include "schedule/simulate.h"
 #include "schedule/training_program.h"
+#include "train/median.h"
 
 namespace megatron::train {
 namespace {
@@ -14,13 +15,6 @@ namespace {
 using schedule::Op;
 
 constexpr std::array<Op, 4> kPasses = {Op::forward, Op::backward_input, Op::backward_weight, Op::backward};
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 double seconds_of(const pipeline::InstructionTime& time) { return time.end_seconds - time.begin_seconds; }
 
@@ -30,7 +24,7 @@ double median_pass(const std::vector<pipeline::StepTimes>& steps, int stage, Op 
   for (const pipeline::StepTimes& step : steps)
     for (const pipeline::InstructionTime& time : step.instructions)
       if (time.instruction.op == op && time.instruction.stage == stage) values.push_back(seconds_of(time));
-  return median(std::move(values));
+  return upper_median(std::move(values));
 }
 
 /// Seconds in passes, and from the begin of the first to the end of the last.
@@ -101,7 +95,7 @@ PipelineFigures PipelineMeter::finish(RankParts& parts) const {
     }
     bubbles.push_back(longest > 0.0 ? 1.0 - busiest / longest : 0.0);
   }
-  figures.bubble_rate = median(std::move(bubbles));
+  figures.bubble_rate = upper_median(std::move(bubbles));
   figures.simulated_bubble_rate = std::max(0.0, simulated(run, all));
   return figures;
 }

@@ -10,18 +10,12 @@
 #include "schedule/program_text.h"
 #include "schedule/simulate.h"
 #include "schedule/training_program.h"
+#include "train/median.h"
 
 namespace megatron::train {
 namespace {
 
 constexpr std::int64_t kFirstMeasured = 3, kLastMeasured = 5;
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  const auto middle = values.begin() + std::ssize(values) / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::string milliseconds(double seconds) { return str_cat(1e3 * seconds, " ms"); }
 
@@ -59,8 +53,8 @@ bool ScheduleTuner::observe(const pipeline::StepTimes& times) {
 
 void ScheduleTuner::share_times() {
   const double chunks = parallel_.virtual_chunks;
-  const std::array<double, 4> own = {chunks * median(forward_), chunks * median(input_grad_),
-                                     chunks * median(weight_grad_),
+  const std::array<double, 4> own = {chunks * upper_median(forward_), chunks * upper_median(input_grad_),
+                                     chunks * upper_median(weight_grad_),
                                      receive_.empty() ? 0.0 : *std::min_element(receive_.begin(), receive_.end())};
   Tensor sums = parts_.exec().empty({4}, DType::float64, MemoryKind::communication);
   std::copy(own.begin(), own.end(), sums.data<double>());

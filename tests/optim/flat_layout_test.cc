@@ -15,16 +15,6 @@ namespace {
 using testing::make_parallel;
 using testing::run_mesh;
 
-struct Made {
-  std::vector<std::unique_ptr<nn::Parameter>> owner;
-  std::vector<nn::Parameter*> all;
-  nn::Parameter& add(std::unique_ptr<nn::Parameter> parameter) {
-    owner.push_back(std::move(parameter));
-    all.push_back(owner.back().get());
-    return *owner.back();
-  }
-};
-
 /// Sizes that divide by nothing, a table with padding, a tied use, 1-D tensors.
 Made odd_parameters(kernels::Executor& exec) {
   Made made;

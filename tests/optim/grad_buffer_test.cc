@@ -17,17 +17,6 @@ namespace {
 using testing::make_parallel;
 using testing::run_mesh;
 
-/// Parameters that live on, in forward order.
-struct Made {
-  std::vector<std::unique_ptr<nn::Parameter>> owner;
-  std::vector<nn::Parameter*> all;
-  nn::Parameter& add(std::unique_ptr<nn::Parameter> parameter) {
-    owner.push_back(std::move(parameter));
-    all.push_back(owner.back().get());
-    return *owner.back();
-  }
-};
-
 Made matrices(kernels::Executor& exec, int count, std::int64_t numel) {
   Made made;
   for (int i = 0; i < count; ++i) made.add(made_parameter(exec, str_cat("w", i), 1, numel));

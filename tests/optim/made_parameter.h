@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mesh/mesh.h"
@@ -29,6 +30,17 @@ inline std::unique_ptr<nn::Parameter> made_parameter(kernels::Executor& exec, co
                                                      std::int64_t rows, std::int64_t cols) {
   return made_parameter(exec, name, spec::replicated(cols == 0 ? 1 : 2, rows, cols == 0 ? 1 : cols, 0));
 }
+
+/// Parameters that live on, in forward order.
+struct Made {
+  std::vector<std::unique_ptr<nn::Parameter>> owner;
+  std::vector<nn::Parameter*> all;
+  nn::Parameter& add(std::unique_ptr<nn::Parameter> parameter) {
+    owner.push_back(std::move(parameter));
+    all.push_back(owner.back().get());
+    return *owner.back();
+  }
+};
 
 inline void set_values(Tensor& tensor, const std::vector<float>& values) {
   MEGATRON_CHECK_EQ(tensor.numel(), std::ssize(values));

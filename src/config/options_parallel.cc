@@ -69,6 +69,10 @@ std::vector<Option> parallel_options() {
        {"optim_grads", spec::ShardingStrategy::optim_grads},
        {"optim_grads_params", spec::ShardingStrategy::optim_grads_params}},
       "With --use-megatron-fsdp: ZeRO-0, 1, 2 or 3."));
+  add(flag(
+          "--reduce-every-microbatch", [](Draft & d) -> auto& { return d.run.parallel.reduce_every_microbatch; },
+          "Gradients are added over data-parallel ranks after every micro-batch, as optim_grads does: same bits then.")
+          .our_own());
   add(off_flag(
           "--no-overlap", "overlap", [](Draft & d) -> auto& { return d.run.parallel.overlap; },
           "Gradients are reduced after backward, parameters gathered before forward; same bits, for comparison.")

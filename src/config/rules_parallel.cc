@@ -32,8 +32,7 @@ void sequence_parallel(RuleContext& c) {
 
 void data_parallel_sharding(RuleContext& c) {
   const auto& p = c.run().parallel;
-  const bool strategy_given = c.given("--data-parallel-sharding-strategy");
-  if (strategy_given && !p.use_megatron_fsdp)
+  if (c.given("--data-parallel-sharding-strategy") && !p.use_megatron_fsdp)
     c.error(
         {"--data-parallel-sharding-strategy"},
         "needs --use-megatron-fsdp; nearest: leave it out (with --use-distributed-optimizer optimizer state alone is "
@@ -42,10 +41,6 @@ void data_parallel_sharding(RuleContext& c) {
   if (p.use_distributed_optimizer && p.sharding() == spec::ShardingStrategy::no_shard)
     c.error({"--use-distributed-optimizer", "--data-parallel-sharding-strategy"},
             "no_shard shares nothing out, the distributed optimizer does; nearest: optim");
-  if (p.sharding() == spec::ShardingStrategy::optim_grads || p.sharding() == spec::ShardingStrategy::optim_grads_params)
-    c.not_built(
-        {strategy_given ? "--data-parallel-sharding-strategy" : "--use-megatron-fsdp"},
-        "gradients and parameters are not shared out in this version; use --data-parallel-sharding-strategy optim");
 }
 
 void layer_split(RuleContext& c) {

@@ -43,13 +43,17 @@ void initialize(kernels::Executor& exec, const nn::Parameter& parameter, std::ui
 
 }  // namespace
 
-std::unique_ptr<Model> build_model(mesh::Rank& rank, const spec::RunSpec& run, std::optional<DType> dtype) {
+std::unique_ptr<Model> build_model(mesh::Rank& rank, const spec::RunSpec& run, std::optional<DType> dtype,
+                                   bool values_elsewhere) {
   const mesh::Mesh& mesh = rank.mesh;
   const std::vector<std::int64_t>& layers = run.parallel.layers_per_stage;
   MEGATRON_CHECK_EQ(static_cast<int>(layers.size()), mesh.placement.num_stages(), "stages of the layer split");
-  const nn::LayerSetup setup = {rank.exec.allocator(), mesh.tp, run.parallel.sequence_parallel && !mesh.tp.trivial(),
+  const nn::LayerSetup setup = {rank.exec.allocator(),
+                                mesh.tp,
+                                run.parallel.sequence_parallel && !mesh.tp.trivial(),
                                 dtype.value_or(run.numerics.params_dtype),
-                                dtype.value_or(run.numerics.residual_dtype())};
+                                dtype.value_or(run.numerics.residual_dtype()),
+                                values_elsewhere ? tensor::Allocator::create(Device::meta) : nullptr};
   std::vector<std::unique_ptr<Stage>> chunks;
   nn::Parameter* table = nullptr;
   std::int64_t local_layers = 0;
@@ -74,7 +78,7 @@ void initialize_parameters(mesh::Rank& rank, std::span<nn::Parameter* const> par
                            const std::function<void(nn::Parameter&, const Tensor&)>& set_weights) {
   for (nn::Parameter* parameter : parameters) {
     if (nn::shares_table(*parameter, parameters)) continue;
-    if (!is_16_bit_float(parameter->value.dtype())) {
+    if (!is_16_bit_float(parameter->value.dtype()) && (rank.exec.is_meta() || !parameter->value.is_meta())) {
       initialize(rank.exec, *parameter, seed, parameter->value);
       continue;
     }

@@ -1,5 +1,6 @@
 #include "model/transformer_stage.h"
 
+#include <deque>
 #include <utility>
 
 #include "kernels/elementwise.h"
@@ -11,6 +12,14 @@ namespace megatron::model {
 namespace {
 
 spec::TensorLayout tensor_layout(const nn::LayerSetup& setup) { return {setup.tp.size(), setup.sequence_parallel}; }
+
+/// Appends the parameters of a part to those of its unit.
+template <typename Part>
+void collect_unit(Part& part, std::int64_t number, std::vector<nn::Parameter*>& unit) {
+  const std::size_t before = unit.size();
+  part.collect(unit);
+  for (std::size_t i = before; i < unit.size(); ++i) unit[i]->unit = number;
+}
 
 void observe(const nn::Pass& pass, std::int64_t layer, const Tensor& hidden) {
   if (pass.observe_hidden) pass.observe_hidden(layer, hidden);
@@ -31,7 +40,7 @@ TransformerStage::TransformerStage(const nn::LayerSetup& setup, const spec::Mode
     embedding_.emplace(setup, spec::embedding_shape(model, cut),
                        nn::EmbeddingOptions{init.word, init.position, model.hidden_dropout});
     embedding_->word_embeddings().shared_embedding = model.tied();
-    embedding_->collect(embedding_unit_);
+    collect_unit(*embedding_, 0, embedding_unit_);
   }
   std::shared_ptr<const nn::RopeTable> rope;
   if (model.position_embedding == spec::PositionEmbedding::rope && layout.num_layers > 0)
@@ -40,13 +49,13 @@ TransformerStage::TransformerStage(const nn::LayerSetup& setup, const spec::Mode
     blocks_.push_back(std::make_unique<TransformerBlock>(setup, model, spec::block_shape(model, cut), init,
                                                          layout.first_layer + i, layout.first_local_layer + i,
                                                          decay_head_norms, rope, recompute.active_modules()));
-    blocks_.back()->collect(block_units_.emplace_back());
+    collect_unit(*blocks_.back(), layout.first_layer + i + 1, block_units_.emplace_back());
   }
   if (layout.last) {
     final_layernorm_.emplace(setup, "decoder.final_layernorm", spec::norm_shape(model));
-    final_layernorm_->collect(head_unit_);
+    collect_unit(*final_layernorm_, model.num_layers + 1, head_unit_);
     head_.emplace(setup, spec::head_shape(model, cut), init.head, model.tied(), layout.first ? shared_table() : table);
-    head_->collect(head_unit_);
+    collect_unit(*head_, model.num_layers + 2, head_unit_);
   }
   parameters_ = embedding_unit_;
   for (const auto& unit : block_units_) parameters_.insert(parameters_.end(), unit.begin(), unit.end());
@@ -81,11 +90,21 @@ Tensor TransformerStage::restore_input(nn::Pass& pass, Tensor saved) {
       .reshape(shape);
 }
 
+nn::ParameterUnit TransformerStage::unit_after(std::int64_t layer) {
+  if (layer + 1 < layout_.num_layers) return block_units_[static_cast<std::size_t>(layer + 1)];
+  return head_unit_;
+}
+
+nn::ParameterUnit TransformerStage::unit_before(std::int64_t layer) {
+  if (layer > 0) return block_units_[static_cast<std::size_t>(layer - 1)];
+  return embedding_unit_;
+}
+
 Tensor TransformerStage::forward_layers(nn::Pass& pass, Tensor hidden, std::int64_t first, std::int64_t end,
                                         std::vector<TransformerBlock::Stash>& stashes) {
   for (std::int64_t i = first; i < end; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    const nn::ParameterUse use(pass.parameter_gate, block_units_[at]);
+    const nn::ParameterUse use(pass.parameter_gate, block_units_[at], unit_after(i));
     TransformerBlock::Stash unused;
     hidden = blocks_[at]->forward(pass, hidden, pass.keep_stash ? stashes[at] : unused);
     observe(pass, layout_.first_layer + i + 1, hidden);
@@ -97,7 +116,7 @@ Tensor TransformerStage::backward_layers(nn::Pass& pass, Tensor d_hidden, std::i
                                          std::vector<TransformerBlock::Stash>& stashes) {
   for (std::int64_t i = end; i-- > first;) {
     const auto at = static_cast<std::size_t>(i);
-    const nn::ParameterUse use(pass.parameter_gate, block_units_[at]);
+    const nn::ParameterUse use(pass.parameter_gate, block_units_[at], unit_before(i));
     d_hidden = blocks_[at]->backward(pass, std::move(d_hidden), std::move(stashes[at]));
   }
   return d_hidden;
@@ -106,7 +125,7 @@ Tensor TransformerStage::backward_layers(nn::Pass& pass, Tensor d_hidden, std::i
 Tensor TransformerStage::forward_body(nn::Pass& pass, const Tensor& input, StageStash::Contents& stash) {
   Tensor hidden = input;
   if (layout_.first) {
-    const nn::ParameterUse use(pass.parameter_gate, embedding_unit_);
+    const nn::ParameterUse use(pass.parameter_gate, embedding_unit_, unit_after(-1));
     hidden = embedding_->forward(pass);
   }
   MEGATRON_CHECK_EQ(hidden.size(0), pass.batch.shard_end - pass.batch.shard_begin, "rows of the stage's input");
@@ -143,7 +162,7 @@ Tensor TransformerStage::backward(nn::Pass& pass, Tensor d_output, StageStash&& 
   StageStash::Contents& contents = *stash.contents;
   Tensor d_hidden = std::move(d_output);
   if (layout_.last) {
-    const nn::ParameterUse use(pass.parameter_gate, head_unit_);
+    const nn::ParameterUse use(pass.parameter_gate, head_unit_, unit_before(layout_.num_layers));
     d_hidden = head_->backward(pass, std::move(contents.head));
     d_hidden = final_layernorm_->backward(pass, std::move(d_hidden), std::move(contents.final_layernorm));
   }
@@ -151,16 +170,23 @@ Tensor TransformerStage::backward(nn::Pass& pass, Tensor d_output, StageStash&& 
   d_hidden = backward_layers(pass, std::move(d_hidden), recomputed, layout_.num_layers, contents.blocks);
   for (std::size_t g = groups_.size(); g-- > 0;) {
     const std::int64_t first = groups_[g].first, end = first + groups_[g].count;
+    // The group's values stay for its backward pass, so that recompute gathers none a second time.
+    std::deque<nn::ParameterUse> held;
+    for (std::int64_t i = first; i < end; ++i)
+      held.emplace_back(pass.parameter_gate, block_units_[static_cast<std::size_t>(i)],
+                        i + 1 < end ? unit_after(i) : nn::ParameterUnit());
     {
       const nn::RecomputeScope scope(pass.exec);
       nn::Pass again = nn::with_stash(pass, true);
       again.observe_hidden = nullptr;
+      again.parameter_gate = nullptr;
       forward_layers(again, restore_input(pass, std::move(contents.group_inputs[g])), first, end, contents.blocks);
     }
     d_hidden = backward_layers(pass, std::move(d_hidden), first, end, contents.blocks);
   }
   stash.contents.reset();
   if (!layout_.first) return d_hidden;
+  const nn::ParameterUse use(pass.parameter_gate, embedding_unit_);
   embedding_->backward(pass, std::move(d_hidden));
   return Tensor();
 }

@@ -45,6 +45,9 @@ class TransformerStage final : public Stage {
                         std::vector<TransformerBlock::Stash>& stashes);
   Tensor backward_layers(nn::Pass& pass, Tensor d_hidden, std::int64_t first, std::int64_t end,
                          std::vector<TransformerBlock::Stash>& stashes);
+  /// What a forward pass uses after layer `layer` of this stage (−1: after the embedding), a backward pass after it.
+  nn::ParameterUnit unit_after(std::int64_t layer);
+  nn::ParameterUnit unit_before(std::int64_t layer);
   /// Keeps the input of a group of recomputed layers, and gives it back.
   Tensor save_input(nn::Pass& pass, const Tensor& hidden_TH);
   Tensor restore_input(nn::Pass& pass, Tensor saved);

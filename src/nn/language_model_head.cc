@@ -73,6 +73,7 @@ Tensor LanguageModelHead::loss_seed(Pass& pass) const {
 void LanguageModelHead::forward_tile(Pass& pass, const Tensor& x_TH, std::int64_t begin, Tensor logits,
                                      const Tensor* seed_T, Tensor& loss_T, Tensor& dx_TH, Stash& stash) {
   const std::int64_t tokens = logits.size(0), end = begin + tokens;
+  const bool last = end == loss_T.size(0);
   const std::int64_t* labels = loss_T.is_meta() ? nullptr : pass.batch.labels.data() + begin;
   const Tensor x = x_TH.slice(0, begin, end);
   project(pass, x, logits);
@@ -99,7 +100,7 @@ void LanguageModelHead::forward_tile(Pass& pass, const Tensor& x_TH, std::int64_
                                      statistics.slice(0, 0, 1).reshape({tokens}), labels, first_column(),
                                      seed_T->slice(0, begin, end));
   kernels::matmul(pass.exec, logits, Transpose::no, weight_.value, Transpose::no, dx_TH.slice(0, begin, end));
-  LinearTask task{&weight_, nullptr, x, std::move(logits), /*last=*/false};
+  LinearTask task{&weight_, nullptr, x, std::move(logits), last};
   if (!pass.weights_apart) return pass.weight_grads.push(std::move(task));
   task.x.set_kind(MemoryKind::stash);
   task.dy.set_kind(MemoryKind::stash);
@@ -135,13 +136,8 @@ Tensor LanguageModelHead::forward(Pass& pass, const Tensor& x_TH, Stash& stash) 
 }
 
 Tensor LanguageModelHead::backward(Pass& pass, Stash&& stash) {
-  if (pass.weights_apart) {
-    stash.weight_grad.back().last = true;
-    for (LinearTask& task : stash.weight_grad) pass.weight_grads.push(std::move(task));
-    stash.weight_grad.clear();
-  } else {
-    pass.weight_grads.grad_ready(weight_);
-  }
+  for (LinearTask& task : stash.weight_grad) pass.weight_grads.push(std::move(task));
+  stash.weight_grad.clear();
   return std::move(stash.dx_TH);
 }
 

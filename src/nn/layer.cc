@@ -12,7 +12,8 @@ Parameter make_parameter(const LayerSetup& setup, std::string name, const spec::
   parameter.decay = sharding.num_dims > 1;
   const Shape shape =
       sharding.num_dims == 1 ? Shape{sharding.local_rows} : Shape{sharding.local_rows, sharding.local_cols};
-  parameter.value = Tensor::empty(setup.allocator, shape, setup.dtype, MemoryKind::parameter);
+  tensor::Allocator& allocator = setup.value_allocator != nullptr ? *setup.value_allocator : setup.allocator;
+  parameter.value = Tensor::empty(allocator, shape, setup.dtype, MemoryKind::parameter);
   return parameter;
 }
 

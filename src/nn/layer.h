@@ -4,6 +4,7 @@
 // backward may overwrite dy only if it is unique. Weight gradients go through pass.weight_grads.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,8 @@ struct LayerSetup {
   bool sequence_parallel = false;
   DType dtype = DType::float32;        // of values and of activations within a layer
   std::optional<DType> residual = {};  // of the residual stream, where it is not `dtype`
+  /// Where values of parameters are allocated, if not from `allocator`: on meta where something else will hold them.
+  std::shared_ptr<tensor::Allocator> value_allocator = nullptr;
   DType residual_dtype() const { return residual.value_or(dtype); }
   /// Of what sums, softmax and losses are kept in; at least float32.
   DType wide_dtype() const { return accumulation_dtype(dtype); }

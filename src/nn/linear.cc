@@ -75,8 +75,9 @@ Tensor RowParallelLinear::backward(Pass& pass, Tensor dy_TO, Stash&& stash) {
   comm::Pending<Tensor> gathered(dy_TO);
   if (token_sharded(pass, setup_)) gathered = mesh::gather_along_tokens(pass.exec, setup_.tp, dy_TO, weight_.name);
   if (shape_.bias && bias_.trainable) {
-    kernels::bias_grad(pass.exec, dy_TO, bias_.main_grad);
-    pass.weight_grads.grad_ready(bias_);
+    Tensor grad = new_gradient(pass.exec, bias_);
+    kernels::bias_grad(pass.exec, dy_TO, grad);
+    pass.weight_grads.push(VectorTask{&bias_, std::move(grad)});
   }
   dy_TO = gathered.wait();
   Tensor dx = pass.exec.empty({dy_TO.size(0), shape_.local_in}, setup_.dtype);

@@ -44,12 +44,13 @@ Tensor Norm::backward(Pass& pass, Tensor dy_TH, Stash&& stash) {
   const DType dtype = stash.x_TH.dtype();
   Tensor dx = dy_TH.unique() && dy_TH.dtype() == dtype ? std::move(dy_TH) : pass.exec.empty(dy.shape, dtype);
   const bool bias = shape_.has_bias();
+  Tensor dgamma = new_gradient(pass.exec, weight_), dbeta = bias ? new_gradient(pass.exec, bias_) : Tensor();
   kernels::norm_backward(pass.exec, kernel_kind(shape_.kind), dy, stash.x_TH, weight_.value,
-                         bias ? stash.mean_T.view_const() : ConstTensorView{}, stash.rstd_T, dx, weight_.main_grad,
-                         bias ? bias_.main_grad.view() : TensorView{});
+                         bias ? stash.mean_T.view_const() : ConstTensorView{}, stash.rstd_T, dx, dgamma,
+                         bias ? dbeta.view() : TensorView{});
   stash = Stash();
-  if (bias) pass.weight_grads.grad_ready(bias_);
-  pass.weight_grads.grad_ready(weight_);
+  if (bias) pass.weight_grads.push(VectorTask{&bias_, std::move(dbeta)});
+  pass.weight_grads.push(VectorTask{&weight_, std::move(dgamma)});
   return dx;
 }
 

@@ -27,8 +27,8 @@ class Norm {
   /// [T, H] → a new tensor of the same shape. The stash (if kept) shares x's memory, which must not change until
   /// backward.
   Tensor forward(Pass& pass, const Tensor& x_TH, Stash& stash);
-  /// Gradient of the output → gradient of x, written over dy_TH if that is unique. Adds to the weights' main_grad and
-  /// reports them ready; sums over tokens as kernels/norm.h (level 0).
+  /// Gradient of the output → gradient of x, written over dy_TH if that is unique. The weights'
+  /// gradients are sums over tokens as in kernels/norm.h (level 0).
   Tensor backward(Pass& pass, Tensor dy_TH, Stash&& stash);
   void collect(std::vector<Parameter*>& out);
 

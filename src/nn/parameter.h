@@ -41,11 +41,16 @@ struct Parameter {
   /// of both uses are summed once per step, over the embedding group where they live on different stages.
   bool shared_embedding = false;
 
+  /// Which parameters of a model are used together, in the order of use: 0 the embedding, i + 1 layer i, then the final
+  /// norm and the head, each by itself.
+  std::int64_t unit = 0;
+
   /// Rows of the parts that each group of logical rows consists of: queries, keys, values of linear_qkv. Empty: one
   /// matrix.
   std::vector<std::int64_t> group_rows;
 
-  Tensor value;      // local shard, [local_rows] or [local_rows, local_cols]
+  Tensor value;      // local shard, [local_rows] or [local_rows, local_cols]; on meta (a shape without memory) while
+                     // a ParameterGate has released it
   Tensor main_grad;  // same shape; set by optim/grad_buffer.h; tasks add to it
   /// main_grad holds what an earlier step left there: the next task writes it instead of adding (matrices only; what
   /// layers sum themselves is zeroed when a step begins).
@@ -55,7 +60,7 @@ struct Parameter {
 };
 
 /// True if `use` is the head's use of a tied table and has the memory of that table, one of `parameters` (of one
-/// stage). Then its value is initialised, updated, saved and loaded with the table; on another stage it is a copy of
+/// rank). Then its value is initialised, updated, saved and loaded with the table; on another rank it is a copy of
 /// its own.
 bool shares_table(const Parameter& use, std::span<Parameter* const> parameters);
 

@@ -8,22 +8,24 @@
 
 namespace megatron::nn {
 
-/// Implemented by optim/parameter_buffer.h. A unit is what is used together: the embedding, one layer, or final norm
+using ParameterUnit = std::span<Parameter* const>;
+
+/// Implemented by optim/parameter_store.h. A unit is what is used together: the embedding, one layer, or final norm
 /// and head. Called on the rank thread, in the same order on all data-parallel ranks.
 class ParameterGate {
  public:
   virtual ~ParameterGate() = default;
-  /// Returns when the values of `unit` are there.
-  virtual void acquire(std::span<Parameter* const> unit) = 0;
-  /// The pass does not need `unit` any more.
-  virtual void release(std::span<Parameter* const> unit) = 0;
+  /// Returns when the values of `unit` are there. `next` (may be empty) is what the pass acquires next.
+  virtual void acquire(ParameterUnit unit, ParameterUnit next) = 0;
+  /// As often as acquire(): the pass does not need `unit` any more.
+  virtual void release(ParameterUnit unit) = 0;
 };
 
 /// Holds a unit while a part of a pass runs. `gate` may be null: values are always there.
 class ParameterUse {
  public:
-  ParameterUse(ParameterGate* gate, std::span<Parameter* const> unit) : gate_(gate), unit_(unit) {
-    if (gate_ != nullptr) gate_->acquire(unit_);
+  ParameterUse(ParameterGate* gate, ParameterUnit unit, ParameterUnit next = {}) : gate_(gate), unit_(unit) {
+    if (gate_ != nullptr) gate_->acquire(unit_, next);
   }
   ~ParameterUse() {
     if (gate_ != nullptr) gate_->release(unit_);
@@ -33,7 +35,7 @@ class ParameterUse {
 
  private:
   ParameterGate* gate_;
-  std::span<Parameter* const> unit_;
+  ParameterUnit unit_;
 };
 
 }  // namespace megatron::nn

@@ -22,7 +22,15 @@ void run(kernels::Executor& exec, const EmbeddingTask& task) {
   kernels::embedding_backward(exec, task.dy, task.ids, task.first_row, task.table->main_grad);
 }
 
+void run(kernels::Executor& exec, const VectorTask& task) {
+  if (task.vector->trainable) kernels::add_in_place(exec, task.grad, task.vector->main_grad);
+}
+
 }  // namespace
+
+Tensor new_gradient(kernels::Executor& exec, const Parameter& vector) {
+  return exec.zeros(vector.value.shape(), accumulation_dtype(vector.value.dtype()));
+}
 
 void WeightGradQueue::push(WeightGradTask task) {
   if (deferred_)
@@ -36,22 +44,35 @@ void WeightGradQueue::drain() {
   tasks_.clear();
 }
 
-void WeightGradQueue::grad_ready(Parameter& parameter) {
-  if (sink_ != nullptr && parameter.trainable) sink_->grad_ready(parameter);
+void WeightGradQueue::prepare(Parameter* parameter) {
+  if (sink_ != nullptr && parameter != nullptr && parameter->trainable) sink_->prepare(*parameter);
+}
+
+void WeightGradQueue::report(Parameter* parameter) {
+  if (sink_ != nullptr && parameter != nullptr && parameter->trainable) sink_->grad_ready(*parameter);
 }
 
 void WeightGradQueue::execute(WeightGradTask& task) {
-  std::visit([this](auto& concrete) { run(exec_, concrete); }, task);
+  // What a task kept is not needed any more when it has run: free it before the sink may start to communicate.
   if (auto* linear = std::get_if<LinearTask>(&task)) {
-    // What the task kept is not needed any more: free it before the sink may start to communicate.
+    prepare(linear->bias);
+    prepare(linear->weight);
+    run(exec_, *linear);
     linear->x.reset();
     linear->dy.reset();
     if (!linear->last) return;
-    if (linear->bias != nullptr) grad_ready(*linear->bias);
-    grad_ready(*linear->weight);
+    report(linear->bias);
+    report(linear->weight);
   } else if (auto* embedding = std::get_if<EmbeddingTask>(&task)) {
+    prepare(embedding->table);
+    run(exec_, *embedding);
     embedding->dy.reset();
-    grad_ready(*embedding->table);
+    report(embedding->table);
+  } else if (auto* vector = std::get_if<VectorTask>(&task)) {
+    prepare(vector->vector);
+    run(exec_, *vector);
+    vector->grad.reset();
+    report(vector->vector);
   }
 }
 

@@ -1,6 +1,6 @@
 // Weight-gradient work as data: a backward pass (the head: its forward pass of training) queues it, and it runs at once
-// (while the reduction of dx is under way) or later (instruction W). The only code that writes the main_grad of a
-// matrix.
+// (while the reduction of dx is under way) or later (instruction W). Whatever is added to a main_grad goes through
+// here.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,16 @@ struct EmbeddingTask {
   Tensor dy;
 };
 
-using WeightGradTask = std::variant<LinearTask, EmbeddingTask>;
+/// vector.main_grad += grad: what a layer has summed over its tokens itself (norm weights, biases).
+struct VectorTask {
+  Parameter* vector;
+  Tensor grad;
+};
+
+/// Zeros of the shape of `vector` and the dtype of its main_grad, for a VectorTask.
+Tensor new_gradient(kernels::Executor& exec, const Parameter& vector);
+
+using WeightGradTask = std::variant<LinearTask, EmbeddingTask, VectorTask>;
 
 class WeightGradQueue {
  public:
@@ -43,12 +52,12 @@ class WeightGradQueue {
   void push(WeightGradTask task);
   /// Runs all waiting tasks in the order of their push(), each followed by its reports to the sink; then it is empty.
   void drain();
-  /// For gradients that a layer sums itself (norm weights and the like): tells the sink.
-  void grad_ready(Parameter& parameter);
   bool empty() const { return tasks_.empty(); }
 
  private:
   void execute(WeightGradTask& task);
+  void prepare(Parameter* parameter);  // null: nothing
+  void report(Parameter* parameter);
 
   kernels::Executor& exec_;
   GradSink* sink_;

@@ -35,14 +35,27 @@ std::vector<ParameterRange> whole_ranges(std::span<nn::Parameter* const> paramet
   return ranges;
 }
 
+OwnedPart own_part(const ParameterRange& range) {
+  const nn::Parameter& parameter = *range.parameter;
+  const auto part = [&](const Tensor& tensor) {
+    return tensor.defined() ? tensor.flat().slice(0, range.begin, range.end) : Tensor();
+  };
+  return {range, part(parameter.main_grad), part(parameter.value)};
+}
+
+std::vector<OwnedPart> whole_parts(std::span<nn::Parameter* const> parameters) {
+  std::vector<OwnedPart> parts;
+  for (const ParameterRange& range : whole_ranges(parameters)) parts.push_back(own_part(range));
+  return parts;
+}
+
 std::int64_t FlatBucket::shard_begin(int shard) const {
   return std::accumulate(shard_sizes.begin(), shard_sizes.begin() + shard, begin);
 }
 
-FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t bucket_size, int shards,
-                       const Indivisible& indivisible) {
-  MEGATRON_CHECK_GT(bucket_size, 0, "elements of a gradient bucket");
-  MEGATRON_CHECK_GT(shards, 0, "shards of a bucket");
+FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, const FlatLayoutOptions& options) {
+  MEGATRON_CHECK_GT(options.bucket_size, 0, "elements of a gradient bucket");
+  MEGATRON_CHECK_GT(options.shards, 0, "shards of a bucket");
   for (nn::Parameter* parameter : parameters)
     if (parameter->trainable) parameters_.push_back(parameter);
   std::int64_t end = 0;
@@ -51,9 +64,10 @@ FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t 
     const nn::Parameter& parameter = **it;
     MEGATRON_CHECK(parameter.value.dtype() == parameters_.front()->value.dtype(), "dtype of ", parameter.name,
                    " differs from that of ", parameters_.front()->name);
-    if (!open || has_own_bucket(parameter)) {
+    const bool new_unit = options.within_units && !slots_.empty() && slots_.back().parameter->unit != parameter.unit;
+    if (!open || new_unit || has_own_bucket(parameter)) {
       if (!buckets_.empty()) {
-        close_bucket(end, shards, indivisible);
+        close_bucket(end, options.shards, options.indivisible);
         end = buckets_.back().end;
       }
       buckets_.push_back({end, end, {}, {}});
@@ -64,9 +78,20 @@ FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t 
     slots_.push_back({*it, end, buckets_.size() - 1});
     const std::int64_t used = end + parameter.value.numel() - bucket.begin;  // without the gap behind it
     end = round_up(end + parameter.value.numel(), kSegment);
-    open = !has_own_bucket(parameter) && used < bucket_size;
+    open = !has_own_bucket(parameter) && used < options.bucket_size;
   }
-  if (!buckets_.empty()) close_bucket(end, shards, indivisible);
+  if (!buckets_.empty()) close_bucket(end, options.shards, options.indivisible);
+  find_values_buckets();
+}
+
+void FlatLayout::find_values_buckets() {
+  values_buckets_.resize(buckets_.size());
+  std::iota(values_buckets_.begin(), values_buckets_.end(), std::size_t{0});
+  for (const nn::Parameter* use : parameters_) {
+    if (!nn::shares_table(*use, parameters_)) continue;
+    for (const nn::Parameter* table : parameters_)
+      if (table != use && table->name == use->name) values_buckets_[slot_of(*use).bucket] = slot_of(*table).bucket;
+  }
 }
 
 void FlatLayout::close_bucket(std::int64_t end, int shards, const Indivisible& indivisible) {

@@ -34,22 +34,39 @@ struct ParameterRange {
   bool whole() const { return begin == 0 && end == parameter->value.numel(); }
 };
 
+/// What a rank's optimizer updates of one parameter. Both tensors are flat and of range.size() elements.
+struct OwnedPart {
+  ParameterRange range;
+  Tensor gradient;  // final sums, float32 or float64
+  Tensor value;
+};
+
+/// `range` of the parameter's own value and main_grad.
+OwnedPart own_part(const ParameterRange& range);
+/// All of each trainable one of `parameters`, from their own values and main_grads.
+std::vector<OwnedPart> whole_parts(std::span<nn::Parameter* const> parameters);
 /// All of each trainable one of `parameters`.
 std::vector<ParameterRange> whole_ranges(std::span<nn::Parameter* const> parameters);
 
 /// True for a parameter that one shard must hold as a whole.
 using Indivisible = std::function<bool(const nn::Parameter&)>;
 
+struct FlatLayoutOptions {
+  std::int64_t bucket_size = 40'000'000;  // elements
+  int shards = 1;                         // data-parallel ranks that own a part of each bucket
+  Indivisible indivisible = nullptr;      // null: nothing is
+  bool within_units = false;              // a bucket holds parameters of one unit only (nn::Parameter::unit)
+};
+
 /// Parameters lie in reverse order (as backward produces them), each starting at a multiple of kernels::kNormSegment; a
 /// bucket closes when it has `bucket_size` elements. Both uses of a tied embedding table have buckets of their own.
 class FlatLayout {
  public:
-  /// Of the trainable ones among `parameters` (all alike in dtype, which is checked). `shards` ≥ 1: a bucket is padded
+  /// Of the trainable ones among `parameters` (all alike in dtype, which is checked). A bucket is padded
   /// to a multiple of 64 elements per shard and cut into equal parts, except that no cut divides a segment whose
   /// squares the norm adds in one go (see segment_begin): such a cut moves down to the segment's begin, or to the
   /// parameter's where that is `indivisible`.
-  FlatLayout(std::span<nn::Parameter* const> parameters, std::int64_t bucket_size, int shards,
-             const Indivisible& indivisible = nullptr);
+  FlatLayout(std::span<nn::Parameter* const> parameters, const FlatLayoutOptions& options);
 
   /// In forward order.
   const std::vector<nn::Parameter*>& parameters() const { return parameters_; }
@@ -58,16 +75,21 @@ class FlatLayout {
   std::int64_t num_elements() const { return buckets_.empty() ? 0 : buckets_.back().end; }
   bool holds(const nn::Parameter& parameter) const { return index_.count(&parameter) > 0; }
   const FlatSlot& slot_of(const nn::Parameter& parameter) const;
+  /// The bucket with the values of the parameters of `bucket`: itself, or the table's for a head's use of a table that
+  /// shares its memory (nn::shares_table).
+  std::size_t values_bucket(std::size_t bucket) const { return values_buckets_[bucket]; }
   /// What shard `shard` owns of each parameter, in forward order; empty ranges are left out.
   std::vector<ParameterRange> owned_ranges(int shard) const;
 
  private:
+  void find_values_buckets();
   void close_bucket(std::int64_t end, int shards, const Indivisible& indivisible);
   std::int64_t cut_at(const FlatBucket& bucket, std::int64_t place, const Indivisible& indivisible) const;
 
   std::vector<nn::Parameter*> parameters_;
   std::vector<FlatSlot> slots_;
   std::vector<FlatBucket> buckets_;
+  std::vector<std::size_t> values_buckets_;                      // of each bucket
   std::unordered_map<const nn::Parameter*, std::size_t> index_;  // into slots_
 };
 

@@ -30,19 +30,19 @@ void add_piece(kernels::Executor& exec, int num_dims, const spec::FlatPiece& pie
     kernels::add_squared_norm(exec, part.slice(0, row * cols, (row + 1) * cols), sum);
 }
 
-/// √ of the sum of squares over `group`; `pick` chooses the tensor of a parameter.
-template <typename Pick>
-double norm_of(mesh::Rank& rank, const mesh::Group& group, std::span<const ParameterRange> ranges, const char* label,
-               Pick pick) {
+/// √ of the sum of squares over `group`; `tensor` is the one of each part that counts.
+double norm_of(mesh::Rank& rank, const mesh::Group& group, std::span<const OwnedPart> parts, const char* label,
+               Tensor OwnedPart::*tensor) {
   ExactSum sum;
-  for (const ParameterRange& range : ranges) {
+  for (const OwnedPart& part : parts) {
+    const ParameterRange& range = part.range;
     const nn::Parameter& parameter = *range.parameter;
     if (parameter.tied_use) continue;
-    const Tensor flat = pick(parameter).flat();
+    const Tensor& flat = part.*tensor;
     for (const spec::FlatPiece& piece : spec::pieces_of_range(parameter.sharding, range.begin, range.end))
       if (piece.owned)
-        add_piece(rank.exec, parameter.sharding.num_dims, piece, flat.slice(0, piece.local_begin, piece.local_end()),
-                  sum);
+        add_piece(rank.exec, parameter.sharding.num_dims, piece,
+                  flat.slice(0, piece.local_begin - range.begin, piece.local_end() - range.begin), sum);
   }
   if (!group.trivial()) {
     Tensor words = rank.exec.empty(Shape{ExactSum::kWords}, DType::int64, MemoryKind::communication);
@@ -57,14 +57,12 @@ double norm_of(mesh::Rank& rank, const mesh::Group& group, std::span<const Param
 
 }  // namespace
 
-double global_grad_norm(mesh::Rank& rank, std::span<const ParameterRange> owned, bool sharded) {
-  return norm_of(rank, sharded ? rank.mesh.world : rank.mesh.model, owned, "gradient norm",
-                 [](const nn::Parameter& p) { return p.main_grad; });
+double global_grad_norm(mesh::Rank& rank, std::span<const OwnedPart> owned, bool sharded) {
+  return norm_of(rank, sharded ? rank.mesh.world : rank.mesh.model, owned, "gradient norm", &OwnedPart::gradient);
 }
 
-double global_parameter_norm(mesh::Rank& rank, std::span<nn::Parameter* const> parameters) {
-  return norm_of(rank, rank.mesh.model, whole_ranges(parameters), "parameter norm",
-                 [](const nn::Parameter& p) { return p.value; });
+double global_parameter_norm(mesh::Rank& rank, std::span<const OwnedPart> held, bool sharded) {
+  return norm_of(rank, sharded ? rank.mesh.world : rank.mesh.model, held, "parameter norm", &OwnedPart::value);
 }
 
 double clip_coefficient(double norm, double max_norm) {

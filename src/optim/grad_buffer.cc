@@ -7,7 +7,8 @@
 #include "base/check.h"
 #include "base/units.h"
 #include "kernels/elementwise.h"
-#include "kernels/optimizer_step.h"
+#include "optim/micro_batch_reduction.h"
+#include "optim/step_reduction.h"
 
 namespace megatron::optim {
 namespace {
@@ -38,40 +39,44 @@ SharedRows shared_rows(const nn::Parameter& parameter, int tp_size) {
   return result;
 }
 
+FlatLayoutOptions layout_options(const mesh::Rank& rank, const GradBufferOptions& options, bool sharded) {
+  FlatLayoutOptions layout;
+  layout.bucket_size = options.bucket_size.value_or(default_bucket_size(rank));
+  layout.shards = sharded ? rank.mesh.dp.size() : 1;
+  layout.indivisible = options.indivisible;
+  layout.within_units = options.every_micro_batch && !rank.mesh.dp.trivial();
+  return layout;
+}
+
 }  // namespace
 
 GradBuffer::GradBuffer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const GradBufferOptions& options)
     : rank_(rank),
       sharded_(options.sharded && !rank.mesh.dp.trivial()),
-      overlap_(options.overlap),
-      reduce_in_bf16_(options.reduce_in_bf16),
-      layout_(parameters, options.bucket_size.value_or(default_bucket_size(rank)), sharded_ ? rank.mesh.dp.size() : 1,
-              options.indivisible),
-      owned_(layout_.owned_ranges(sharded_ ? rank.mesh.dp.rank() : 0)),
-      buckets_(layout_.buckets().size()),
+      layout_(parameters, layout_options(rank, options, sharded_)),
       reports_(layout_.slots().size()) {
   if (layout_.parameters().empty()) return;
-  const DType dtype = accumulation_dtype(layout_.parameters().front()->value.dtype());
-  buffer_ = rank_.exec.zeros(Shape{layout_.num_elements()}, dtype, MemoryKind::gradient);
-  for (const FlatSlot& slot : layout_.slots())
-    slot.parameter->main_grad =
-        Tensor::on_storage(buffer_.storage(), slot.offset, slot.parameter->value.shape(), dtype);
+  const ReductionSetup setup{rank_, layout_, sharded_, options.overlap, options.reduce_in_bf16};
+  if (options.every_micro_batch && !rank.mesh.dp.trivial())
+    reduction_ = std::make_unique<MicroBatchReduction>(setup);
+  else
+    reduction_ = std::make_unique<StepReduction>(setup);
+  for (const ParameterRange& range : layout_.owned_ranges(sharded_ ? rank.mesh.dp.rank() : 0)) {
+    OwnedPart part = own_part(range);
+    part.gradient = reduction_->owned_gradient(range);
+    owned_.push_back(std::move(part));
+  }
 }
 
 void GradBuffer::start_step(std::int64_t num_micro_batches) {
   MEGATRON_CHECK_GT(num_micro_batches, 0);
   num_micro_batches_ = num_micro_batches;
-  next_bucket_ = 0;
-  exposed_seconds_ = 0.0;
-  for (BucketState& bucket : buckets_) bucket.num_complete = 0;
   std::fill(reports_.begin(), reports_.end(), 0);
-  if (!std::exchange(written_, true)) return;  // new memory is zero
-  for (nn::Parameter* parameter : layout_.parameters()) {
-    if (parameter->value.num_dims() == 1)
-      kernels::fill_zero(rank_.exec, parameter->main_grad);
-    else
-      parameter->main_grad_is_stale = true;
-  }
+  if (reduction_ != nullptr) reduction_->start_step();
+}
+
+void GradBuffer::prepare(nn::Parameter& parameter) {
+  if (parameter.trainable) reduction_->prepare(layout_.slot_of(parameter));
 }
 
 void GradBuffer::grad_ready(nn::Parameter& parameter) {
@@ -79,38 +84,7 @@ void GradBuffer::grad_ready(nn::Parameter& parameter) {
   const FlatSlot& slot = layout_.slot_of(parameter);
   const std::int64_t reports = ++reports_[static_cast<std::size_t>(&slot - layout_.slots().data())];
   MEGATRON_CHECK_LE(reports, num_micro_batches_, parameter.name, " reported more gradients than micro-batches");
-  if (reports < num_micro_batches_) return;
-  ++buckets_[slot.bucket].num_complete;
-  if (overlap_) launch_ready_buckets();
-}
-
-void GradBuffer::launch_ready_buckets() {
-  for (; next_bucket_ < buckets_.size(); ++next_bucket_) {
-    const FlatBucket& bucket = layout_.buckets()[next_bucket_];
-    BucketState& state = buckets_[next_bucket_];
-    if (state.num_complete < std::ssize(bucket.slots)) return;
-    if (!rank_.mesh.dp.trivial()) launch(bucket, state);
-  }
-}
-
-void GradBuffer::launch(const FlatBucket& bucket, BucketState& state) {
-  const mesh::Group& dp = rank_.mesh.dp;
-  Tensor message = buffer_.slice(0, bucket.begin, bucket.end);
-  if (reduce_in_bf16_) {
-    Tensor rounded = rank_.exec.empty(message.shape(), DType::bfloat16, MemoryKind::communication);
-    kernels::copy(rank_.exec, message, rounded);
-    message = rounded;
-  }
-  state.result_begin = bucket.begin;
-  if (!sharded_) {
-    state.reduction = dp.all_reduce_async(message, "gradient bucket");
-    return;
-  }
-  state.result_begin = bucket.shard_begin(dp.rank());
-  const std::int64_t begin = state.result_begin - bucket.begin;
-  const std::int64_t size = bucket.shard_sizes[static_cast<std::size_t>(dp.rank())];
-  state.reduction = dp.communicator()->reduce_scatter(message, bucket.shard_sizes,
-                                                      message.slice(0, begin, begin + size), "gradient bucket");
+  reduction_->complete(slot, reports == num_micro_batches_);
 }
 
 void GradBuffer::check_all_reported() const {
@@ -121,32 +95,30 @@ void GradBuffer::check_all_reported() const {
 
 void GradBuffer::finish_step() {
   check_all_reported();
+  if (reduction_ == nullptr) return;
+  exposed_seconds_ = reduction_->take_exposed_seconds();
   const auto start = std::chrono::steady_clock::now();
-  launch_ready_buckets();
-  wait_for_buckets();
+  reduction_->finish_step();
   sum_over_tensor_parallel();
   sum_tied_uses();
-  exposed_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  reduction_->take_exposed_seconds();  // part of what follows
+  exposed_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void GradBuffer::wait_for_buckets() {
-  if (rank_.mesh.dp.trivial()) return;
-  for (BucketState& bucket : buckets_) {
-    const Tensor result = bucket.reduction.wait();
-    if (reduce_in_bf16_)
-      kernels::copy(rank_.exec, result, buffer_.slice(0, bucket.result_begin, bucket.result_begin + result.numel()));
-  }
+const OwnedPart* GradBuffer::owned_part(const nn::Parameter& parameter) const {
+  const auto it = std::find_if(owned_.begin(), owned_.end(),
+                               [&](const OwnedPart& part) { return part.range.parameter == &parameter; });
+  return it == owned_.end() ? nullptr : &*it;
 }
 
-std::pair<std::int64_t, std::int64_t> GradBuffer::owned_elements(const nn::Parameter& parameter, std::int64_t row,
-                                                                 std::int64_t rows) const {
+Tensor GradBuffer::owned_rows(const nn::Parameter& parameter, std::int64_t row, std::int64_t rows) const {
+  const OwnedPart* const part = owned_part(parameter);
+  if (part == nullptr) return Tensor();
   const std::int64_t cols = parameter.sharding.local_cols;
-  for (const ParameterRange& range : owned_) {
-    if (range.parameter != &parameter) continue;
-    const std::int64_t begin = std::max(range.begin, row * cols), end = std::min(range.end, (row + rows) * cols);
-    return {begin, std::max(begin, end)};
-  }
-  return {0, 0};
+  const std::int64_t begin = std::max(part->range.begin, row * cols);
+  const std::int64_t end = std::min(part->range.end, (row + rows) * cols);
+  if (begin >= end) return Tensor();
+  return part->gradient.slice(0, begin - part->range.begin, end - part->range.begin);
 }
 
 void GradBuffer::sum_over_tensor_parallel() {
@@ -154,7 +126,7 @@ void GradBuffer::sum_over_tensor_parallel() {
   if (tp.trivial()) return;
   // One operation for all of them. Shared rows lie there once per group of heads: ranks outside a group add zeros.
   // Ranks of the group have shards of the same layout, so they agree on what is owned.
-  std::vector<std::pair<Tensor, std::int64_t>> parts;  // part of a main_grad, its place in the packed tensor
+  std::vector<std::pair<Tensor, std::int64_t>> parts;  // part of a gradient, its place in the packed tensor
   std::int64_t total = 0;
   for (const nn::Parameter* parameter : layout_.parameters()) {
     std::int64_t row = 0, rows = parameter->sharding.local_rows, group = 0, groups = 1;
@@ -166,13 +138,13 @@ void GradBuffer::sum_over_tensor_parallel() {
       group = shared.group;
       groups = shared.groups;
     }
-    const auto [begin, end] = owned_elements(*parameter, row, rows);
-    if (begin < end)
-      parts.emplace_back(parameter->main_grad.flat().slice(0, begin, end), total + group * (end - begin));
-    total += groups * (end - begin);
+    const Tensor part = owned_rows(*parameter, row, rows);
+    if (!part.defined()) continue;
+    parts.emplace_back(part, total + group * part.numel());
+    total += groups * part.numel();
   }
   if (total == 0) return;
-  Tensor packed = rank_.exec.zeros(Shape{total}, buffer_.dtype(), MemoryKind::communication);
+  Tensor packed = rank_.exec.zeros(Shape{total}, parts.front().first.dtype(), MemoryKind::communication);
   for (auto& [part, place] : parts) kernels::copy(rank_.exec, part, packed.slice(0, place, place + part.numel()));
   packed = tp.all_reduce(packed, "gradients shared by tensor-parallel ranks");
   for (auto& [part, place] : parts) kernels::copy(rank_.exec, packed.slice(0, place, place + part.numel()), part);
@@ -188,15 +160,14 @@ void GradBuffer::sum_tied_uses() {
   nn::Parameter* mine = table != nullptr ? table : head;
   if (mine == nullptr) return;
   // Both uses have buckets of their own and equal sizes: their shards are cut alike.
-  const auto [begin, end] = owned_elements(*mine, 0, mine->sharding.local_rows);
-  if (begin == end) return;
-  Tensor part = mine->main_grad.flat().slice(0, begin, end);
+  const OwnedPart* const part = owned_part(*mine);
+  if (part == nullptr) return;
   if (table != nullptr && head != nullptr) {
-    kernels::add_in_place(rank_.exec, head->main_grad.flat().slice(0, begin, end), part);
+    kernels::add_in_place(rank_.exec, owned_part(*head)->gradient, Tensor(part->gradient));
     return;
   }
   MEGATRON_CHECK_EQ(rank_.mesh.embedding.size(), 2, "stages that use the tied table ", mine->name);
-  rank_.mesh.embedding.all_reduce(part, "gradient of the tied table");
+  rank_.mesh.embedding.all_reduce(part->gradient, "gradient of the tied table");
 }
 
 }  // namespace megatron::optim

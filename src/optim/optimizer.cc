@@ -28,27 +28,25 @@ std::string agree_on_name(mesh::Rank& rank, const mesh::Group& group, const std:
   return std::string(bytes, std::find(bytes, bytes + capacity, '\0'));
 }
 
-Tensor owned_gradient(const ParameterRange& range) {
-  return range.parameter->main_grad.flat().slice(0, range.begin, range.end);
-}
-
-std::string first_bad_gradient(mesh::Rank& rank, const mesh::Group& group, std::span<const ParameterRange> owned) {
+std::string first_bad_gradient(mesh::Rank& rank, const mesh::Group& group, std::span<const OwnedPart> owned) {
   std::string name;
-  for (const ParameterRange& range : owned) {
-    if (kernels::all_finite(rank.exec, owned_gradient(range))) continue;
-    name = range.parameter->name;
+  for (const OwnedPart& part : owned) {
+    if (kernels::all_finite(rank.exec, part.gradient)) continue;
+    name = part.range.parameter->name;
     break;
   }
   return agree_on_name(rank, group, name);
 }
 
-std::int64_t global_zeros(mesh::Rank& rank, const mesh::Group& group, std::span<const ParameterRange> owned) {
+std::int64_t global_zeros(mesh::Rank& rank, const mesh::Group& group, std::span<const OwnedPart> owned) {
   std::int64_t zeros = 0;
-  for (const ParameterRange& range : owned) {
+  for (const OwnedPart& part : owned) {
+    const ParameterRange& range = part.range;
     if (range.parameter->tied_use) continue;
-    const Tensor flat = range.parameter->main_grad.flat();
     for (const spec::FlatPiece& piece : spec::pieces_of_range(range.parameter->sharding, range.begin, range.end))
-      if (piece.owned) zeros += kernels::count_zeros(rank.exec, flat.slice(0, piece.local_begin, piece.local_end()));
+      if (piece.owned)
+        zeros += kernels::count_zeros(
+            rank.exec, part.gradient.slice(0, piece.local_begin - range.begin, piece.local_end() - range.begin));
   }
   if (group.trivial()) return zeros;
   Tensor sum = rank.exec.empty(Shape{1}, DType::int64, MemoryKind::communication);
@@ -60,20 +58,21 @@ std::int64_t global_zeros(mesh::Rank& rank, const mesh::Group& group, std::span<
 }  // namespace
 
 Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec)
-    : Optimizer(rank, parameters, whole_ranges(parameters), false, spec) {}
+    : Optimizer(rank, parameters, whole_parts(parameters), false, spec) {}
 
-Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters,
-                     std::span<const ParameterRange> owned, bool sharded, const spec::OptimizerSpec& spec)
+Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, std::span<const OwnedPart> owned,
+                     bool sharded, const spec::OptimizerSpec& spec)
     : rank_(rank),
       parameters_(parameters.begin(), parameters.end()),
       owned_(owned.begin(), owned.end()),
       sharded_(sharded),
       spec_(spec) {
   std::vector<nn::Parameter*> matrices;
-  for (const ParameterRange& range : owned_) {
+  for (const OwnedPart& part : owned_) {
+    const ParameterRange& range = part.range;
     nn::Parameter& parameter = *range.parameter;
     if (nn::shares_table(parameter, parameters_)) continue;
-    Slot slot{range, update_rule(spec_, parameter), {}, {}};
+    Slot slot{part, update_rule(spec_, parameter), {}, {}};
     if (is_16_bit_float(parameter.value.dtype()))
       slot.main = add_state("fp32_param", range, MemoryKind::main_parameter);
     for (const char* kind : state_kinds(spec_, slot.rule)) slot.states.push_back(add_state(kind, range));
@@ -96,8 +95,9 @@ Tensor Optimizer::add_state(const char* kind, const ParameterRange& range, Memor
 
 void Optimizer::set_main_weight(const nn::Parameter& parameter, const Tensor& values_fp32) {
   for (Slot& slot : slots_)
-    if (slot.range.parameter == &parameter && slot.main.defined())
-      kernels::copy(rank_.exec, values_fp32.flat().slice(0, slot.range.begin, slot.range.end), slot.main.flat());
+    if (slot.part.range.parameter == &parameter && slot.main.defined())
+      kernels::copy(rank_.exec, values_fp32.flat().slice(0, slot.part.range.begin, slot.part.range.end),
+                    slot.main.flat());
 }
 
 UpdateResult Optimizer::step(const UpdateInput& input) {
@@ -126,7 +126,7 @@ UpdateResult Optimizer::step(const UpdateInput& input) {
 void Optimizer::update(const UpdateInput& input, double grad_scale) {
   ++num_updates_;
   for (Slot& slot : slots_) {
-    const double decay = slot.range.parameter->decay ? input.weight_decay : 0.0;
+    const double decay = slot.part.range.parameter->decay ? input.weight_decay : 0.0;
     update_slot(slot, {input.lr, decay, grad_scale, num_updates_});
   }
   for (nn::Parameter* parameter : parameters_)
@@ -134,12 +134,15 @@ void Optimizer::update(const UpdateInput& input, double grad_scale) {
 }
 
 void Optimizer::update_slot(Slot& slot, const UpdateScalars& scalars) {
-  nn::Parameter& parameter = *slot.range.parameter;
+  const nn::Parameter& parameter = *slot.part.range.parameter;
+  const Tensor& grad = slot.part.gradient;
   if (slot.rule == UpdateRule::muon) {
+    const Shape shape = parameter.value.shape();
+    const Tensor value = slot.part.value.reshape(shape), matrix = grad.reshape(shape);
     if (slot.main.defined())
-      muon_->update(parameter, scalars, slot.main, parameter.main_grad, slot.states[0], parameter.value);
+      muon_->update(parameter, scalars, slot.main, matrix, slot.states[0], value);
     else
-      muon_->update(parameter, scalars, parameter.value, parameter.main_grad, slot.states[0]);
+      muon_->update(parameter, scalars, value, matrix, slot.states[0]);
     return;
   }
   std::array<TensorView, 2> states;
@@ -148,11 +151,10 @@ void Optimizer::update_slot(Slot& slot, const UpdateScalars& scalars) {
     flat[i] = slot.states[i].flat();
     states[i] = flat[i].view();
   }
-  Tensor value = parameter.value.flat().slice(0, slot.range.begin, slot.range.end);
-  const Tensor grad = owned_gradient(slot.range);
-  if (!slot.main.defined()) return update_range(rank_.exec, spec_, slot.rule, scalars, value, grad, states, {});
+  if (!slot.main.defined())
+    return update_range(rank_.exec, spec_, slot.rule, scalars, slot.part.value, grad, states, {});
   Tensor main = slot.main.flat();
-  update_range(rank_.exec, spec_, slot.rule, scalars, main, grad, states, value);
+  update_range(rank_.exec, spec_, slot.rule, scalars, main, grad, states, slot.part.value);
 }
 
 }  // namespace megatron::optim

@@ -45,10 +45,10 @@ struct OptimizerState {
 class Optimizer {
  public:
   /// `parameters`: all of the rank, `owned` what is updated here of the trainable ones, in the same order (GradBuffer::
-  /// owned()). `sharded`: data-parallel ranks own different parts. State for each owned range of a parameter that has
-  /// its own value (a tied use that shares the table's memory has none; one on another rank than the table has its own
-  /// state, in the same bits as the table's). Collective over tp with Muon.
-  Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, std::span<const ParameterRange> owned,
+  /// owned()); gradients and values stay where they are. `sharded`: data-parallel ranks own different parts. State for
+  /// each owned range of a parameter that has its own value (a tied use that shares the table's memory has none; one on
+  /// another rank than the table has its own state, in the same bits as the table's). Collective over tp with Muon.
+  Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, std::span<const OwnedPart> owned,
             bool sharded, const spec::OptimizerSpec& spec);
   /// The same with all of `parameters` owned.
   Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameters, const spec::OptimizerSpec& spec);
@@ -56,10 +56,10 @@ class Optimizer {
   /// Takes the main weight of a parameter of a 16-bit type from `values_fp32`, shaped as its value; nothing for others.
   void set_main_weight(const nn::Parameter& parameter, const Tensor& values_fp32);
 
-  /// main_grad of all parameters must be final (reduced over DP, TP, tied uses: see grad_buffer.h) and is left as it
-  /// is. Collective over the model group for the norm, over tp with Muon. Updates values in place and raises their
-  /// version; division by the tokens, the loss scale and clipping are one factor of that one pass. wd is 0 for
-  /// parameters without `decay`.
+  /// Gradients must be final (reduced over DP, TP, tied uses: see grad_buffer.h) and are left as they are. Collective
+  /// over the model group for the norm, over tp with Muon. Updates values in place and raises their version; division
+  /// by the tokens, the loss scale and clipping are one factor of that one pass. wd is 0 for parameters without
+  /// `decay`.
   UpdateResult step(const UpdateInput& input);
 
   /// Number of updates done so far (Adam's step); the same on every rank; saved in state.json.
@@ -70,7 +70,7 @@ class Optimizer {
 
  private:
   struct Slot {
-    ParameterRange range;
+    OwnedPart part;
     UpdateRule rule;
     Tensor main;                 // undefined where the value is the main weight
     std::vector<Tensor> states;  // of update_rule.h's state_kinds
@@ -82,7 +82,7 @@ class Optimizer {
 
   mesh::Rank& rank_;
   std::vector<nn::Parameter*> parameters_;
-  std::vector<ParameterRange> owned_;  // what is updated here
+  std::vector<OwnedPart> owned_;  // what is updated here
   bool sharded_;
   spec::OptimizerSpec spec_;
   std::vector<Slot> slots_;             // of what has a value of its own

@@ -1,11 +1,5 @@
 #include "optim/parameter_buffer.h"
 
-#include <chrono>
-#include <numeric>
-#include <utility>
-
-#include "base/check.h"
-
 namespace megatron::optim {
 
 ParameterBuffer::ParameterBuffer(mesh::Rank& rank, const FlatLayout& layout, bool overlap)
@@ -14,18 +8,11 @@ ParameterBuffer::ParameterBuffer(mesh::Rank& rank, const FlatLayout& layout, boo
       overlap_(overlap),
       buckets_(layout.buckets().size()),
       gathers_(layout.buckets().size()),
-      under_way_(layout.buckets().size(), false),
-      values_in_(layout.buckets().size()) {
-  std::iota(values_in_.begin(), values_in_.end(), std::size_t{0});
-  std::vector<nn::Parameter*> sharing;
+      under_way_(layout.buckets().size(), false) {
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const FlatBucket& bucket = layout.buckets()[b];
-    nn::Parameter* const first = layout.slots()[bucket.slots.front()].parameter;
-    if (nn::shares_table(*first, layout.parameters())) {
-      sharing.push_back(first);
-      continue;
-    }
-    const DType dtype = first->value.dtype();
+    if (layout.values_bucket(b) != b) continue;
+    const DType dtype = layout.slots()[bucket.slots.front()].parameter->value.dtype();
     buckets_[b] = rank.exec.zeros(Shape{bucket.end - bucket.begin}, dtype, MemoryKind::parameter);
     for (const std::size_t s : bucket.slots) {
       const FlatSlot& slot = layout.slots()[s];
@@ -33,15 +20,13 @@ ParameterBuffer::ParameterBuffer(mesh::Rank& rank, const FlatLayout& layout, boo
       slot.parameter->value = Tensor::on_storage(buckets_[b].storage(), slot.offset - bucket.begin, shape, dtype);
     }
   }
-  for (nn::Parameter* use : sharing)
-    for (const nn::Parameter* table : layout.parameters()) {
-      if (table == use || table->name != use->name) continue;
-      use->value = table->value;
-      values_in_[layout.slot_of(*use).bucket] = layout.slot_of(*table).bucket;
-    }
+  for (std::size_t b = 0; b < buckets_.size(); ++b)
+    for (const std::size_t s : layout.buckets()[b].slots)
+      if (const std::size_t table = layout.values_bucket(b); table != b)
+        layout.slots()[s].parameter->value = layout.slots()[layout.buckets()[table].slots.front()].parameter->value;
 }
 
-void ParameterBuffer::start_gather() {
+void ParameterBuffer::values_changed() {
   const mesh::Group& dp = rank_.mesh.dp;
   if (dp.trivial()) return;
   for (std::size_t b = buckets_.size(); b-- > 0;) {
@@ -53,28 +38,24 @@ void ParameterBuffer::start_gather() {
                                                 buckets_[b], "parameter bucket");
     under_way_[b] = true;
   }
-  if (!overlap_) finish_gather();
+  if (!overlap_) finish_gathers();
 }
 
 void ParameterBuffer::wait_for(std::size_t bucket) {
   if (!under_way_[bucket]) return;
-  const auto start = std::chrono::steady_clock::now();
-  gathers_[bucket].wait();
+  wait(gathers_[bucket]);
   under_way_[bucket] = false;
-  exposed_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-void ParameterBuffer::finish_gather() {
+void ParameterBuffer::finish_gathers() {
   for (std::size_t b = buckets_.size(); b-- > 0;) wait_for(b);
 }
 
-void ParameterBuffer::acquire(std::span<nn::Parameter* const> unit) {
+void ParameterBuffer::acquire(nn::ParameterUnit unit, nn::ParameterUnit) {
   for (const nn::Parameter* parameter : unit) {
     if (!layout_.holds(*parameter)) continue;  // frozen
-    wait_for(values_in_[layout_.slot_of(*parameter).bucket]);
+    wait_for(layout_.values_bucket(layout_.slot_of(*parameter).bucket));
   }
 }
-
-double ParameterBuffer::take_exposed_seconds() { return std::exchange(exposed_seconds_, 0.0); }
 
 }  // namespace megatron::optim

@@ -5,29 +5,25 @@
 #include <vector>
 
 #include "mesh/mesh.h"
-#include "nn/parameter_gate.h"
-#include "optim/flat_layout.h"
+#include "optim/parameter_store.h"
 
 namespace megatron::optim {
 
-/// Stage 1: every rank keeps all values. start_gather() after an update launches one gather per bucket, in the order in
-/// which forward uses them; a pass waits for the buckets of a unit just before it uses it. Values are bitwise those
-/// that their owners computed.
-class ParameterBuffer final : public nn::ParameterGate {
+/// ZeRO stages 1 and 2: every rank keeps all values. values_changed() launches one gather per bucket, in the order in
+/// which forward uses them; a pass waits for the buckets of a unit just before it uses it.
+class ParameterBuffer final : public ParameterStore {
  public:
   /// Moves the values of `layout`'s parameters into its buckets (they must not be initialised yet: what they hold is
-  /// lost). A tied use that shares its table's memory goes on doing so. `overlap` false: start_gather() waits.
+  /// lost). A tied use that shares its table's memory goes on doing so. `overlap` false: values_changed() waits.
   ParameterBuffer(mesh::Rank& rank, const FlatLayout& layout, bool overlap);
 
-  /// Launches the gathers of all buckets. Collective over dp.
-  void start_gather();
-  /// Waits for everything that was launched: before values are read outside of a pass (evaluation, saving, norms).
-  void finish_gather();
-  void acquire(std::span<nn::Parameter* const> unit) override;
-  void release(std::span<nn::Parameter* const>) override {}
-
-  /// Seconds that passes and finish_gather() waited since the last call.
-  double take_exposed_seconds();
+  Tensor owned_value(const ParameterRange& range) const override { return own_part(range).value; }
+  void values_changed() override;
+  void finish_gathers() override;
+  void complete() override { finish_gathers(); }
+  bool keeps_shards() const override { return false; }
+  void acquire(nn::ParameterUnit unit, nn::ParameterUnit next) override;
+  void release(nn::ParameterUnit) override {}
 
  private:
   void wait_for(std::size_t bucket);
@@ -38,9 +34,6 @@ class ParameterBuffer final : public nn::ParameterGate {
   std::vector<Tensor> buckets_;  // undefined where a bucket has no values of its own
   std::vector<comm::Pending<Tensor>> gathers_;
   std::vector<bool> under_way_;
-  /// The bucket with the values of each bucket's parameters: its own, or the table's for the head's use of it.
-  std::vector<std::size_t> values_in_;
-  double exposed_seconds_ = 0.0;
 };
 
 }  // namespace megatron::optim

@@ -46,6 +46,8 @@ struct ParallelSpec {
   bool account_for_loss_in_pipeline_split = false;
   bool use_distributed_optimizer = false, use_megatron_fsdp = false;
   ShardingStrategy data_parallel_sharding_strategy = ShardingStrategy::optim_grads_params;  // with use_megatron_fsdp
+  /// Gradients are added over data-parallel ranks after every micro-batch at each strategy, as optim_grads does.
+  bool reduce_every_microbatch = false;
   bool overlap = true;  // of communication with computation over data parallelism; no influence on results
   std::optional<std::int64_t> ddp_bucket_size;  // elements; unset: max(40e6, 1e6·dp)
   double distributed_timeout_minutes = 10;

@@ -5,6 +5,8 @@
 
 #include "kernels/elementwise.h"
 #include "model/build.h"
+#include "optim/parameter_buffer.h"
+#include "optim/parameter_shards.h"
 #include "spec/model_count.h"
 #include "train/machine.h"
 
@@ -83,50 +85,94 @@ RankParts::RankParts(comm::RankContext& context, const spec::RunSpec& run, Use u
   std::vector<int> everyone(static_cast<std::size_t>(context.world_size()));
   std::iota(everyone.begin(), everyone.end(), 0);
   world_ = context.create_group("all", everyone);
-  model_ = model::build_model(*rank_, run);
+  using spec::ShardingStrategy;
+  const ShardingStrategy strategy =
+      mesh_.dp.trivial() || use == Use::inference ? ShardingStrategy::no_shard : run.parallel.sharding();
+  model_ = model::build_model(*rank_, run, {}, strategy == ShardingStrategy::optim_grads_params);
   count_parameters();
   if (use == Use::inference) return;
-  const bool sharded = run.parallel.sharding() == spec::ShardingStrategy::optim && !mesh_.dp.trivial();
-  grad_buffer_ = std::make_unique<optim::GradBuffer>(
-      *rank_, model_->parameters(),
-      optim::GradBufferOptions{run.parallel.ddp_bucket_size, sharded, run.parallel.overlap,
-                               run.numerics.grad_reduce_in_bf16, [&run](const nn::Parameter& parameter) {
-                                 return !optim::is_elementwise(optim::update_rule(run.optimizer, parameter));
-                               }});
-  if (sharded)
-    parameter_buffer_ = std::make_unique<optim::ParameterBuffer>(*rank_, grad_buffer_->layout(), run.parallel.overlap);
-  optimizer_ =
-      std::make_unique<optim::Optimizer>(*rank_, model_->parameters(), grad_buffer_->owned(), sharded, run.optimizer);
-  optimizer_->count_zeros = run.log.log_num_zeros_in_grad;
+  make_optimizer(strategy);
   pipeline::EngineOptions options;
   options.seed = run.numerics.seed;
   options.check_for_nan = run.log.check_for_nan;
   options.check_gradients = run.numerics.params_dtype != DType::float16;
   options.hidden_dtype = run.numerics.residual_dtype();
   engine_ = std::make_unique<pipeline::Engine>(*rank_, *model_, run, options);
-  engine_->set_parameter_gate(parameter_buffer_.get());
+  engine_->set_parameter_gate(parameter_store_.get());
 }
 
 RankParts::~RankParts() = default;
 
+void RankParts::make_optimizer(spec::ShardingStrategy strategy) {
+  using spec::ShardingStrategy;
+  const spec::ParallelSpec& parallel = run_.parallel;
+  const bool sharded = strategy != ShardingStrategy::no_shard;
+  const bool shards_grads =
+      strategy == ShardingStrategy::optim_grads || strategy == ShardingStrategy::optim_grads_params;
+  optim::GradBufferOptions options;
+  options.bucket_size = parallel.ddp_bucket_size;
+  options.sharded = sharded;
+  options.overlap = parallel.overlap;
+  options.reduce_in_bf16 = run_.numerics.grad_reduce_in_bf16;
+  options.indivisible = [this](const nn::Parameter& parameter) {
+    return !optim::is_elementwise(optim::update_rule(run_.optimizer, parameter));
+  };
+  options.every_micro_batch = shards_grads || parallel.reduce_every_microbatch;
+  grad_buffer_ = std::make_unique<optim::GradBuffer>(*rank_, model_->parameters(), options);
+  if (strategy == ShardingStrategy::optim_grads_params)
+    parameter_store_ = std::make_unique<optim::ParameterShards>(*rank_, grad_buffer_->layout(), parallel.overlap);
+  else if (sharded)
+    parameter_store_ = std::make_unique<optim::ParameterBuffer>(*rank_, grad_buffer_->layout(), parallel.overlap);
+  std::vector<optim::OwnedPart> owned = grad_buffer_->owned();
+  if (parameter_store_ != nullptr)
+    for (optim::OwnedPart& part : owned) part.value = parameter_store_->owned_value(part.range);
+  optimizer_ = std::make_unique<optim::Optimizer>(*rank_, model_->parameters(), owned, sharded, run_.optimizer);
+  optimizer_->count_zeros = run_.log.log_num_zeros_in_grad;
+}
+
 optim::UpdateResult RankParts::update(const optim::UpdateInput& input) {
   optim::UpdateResult result = optimizer_->step(input);
-  if (parameter_buffer_ != nullptr && !result.skipped) parameter_buffer_->start_gather();
+  if (parameter_store_ != nullptr && !result.skipped) parameter_store_->values_changed();
   return result;
 }
 
 void RankParts::set_weights(nn::Parameter& parameter, const Tensor& values_fp32) {
-  kernels::copy(*exec_, values_fp32, parameter.value);
+  for (const optim::OwnedPart& part : held_values())
+    if (part.range.parameter == &parameter)
+      kernels::copy(*exec_, values_fp32.flat().slice(0, part.range.begin, part.range.end), Tensor(part.value));
   if (optimizer_ != nullptr) optimizer_->set_main_weight(parameter, values_fp32);
 }
 
+void RankParts::finish_gathers() {
+  if (parameter_store_ != nullptr) parameter_store_->finish_gathers();
+}
+
 void RankParts::complete_values() {
-  if (parameter_buffer_ != nullptr) parameter_buffer_->finish_gather();
+  if (parameter_store_ != nullptr) parameter_store_->complete();
+}
+
+bool RankParts::holds_value_shards() const { return parameter_store_ != nullptr && parameter_store_->keeps_shards(); }
+
+std::vector<optim::OwnedPart> RankParts::held_values() {
+  const std::vector<nn::Parameter*>& parameters = model_->parameters();
+  std::vector<optim::OwnedPart> held;
+  const auto add = [&](const optim::ParameterRange& range) {
+    if (!nn::shares_table(*range.parameter, parameters)) held.push_back({range, {}, {}});
+  };
+  if (holds_value_shards()) {
+    for (const optim::OwnedPart& part : grad_buffer_->owned()) add(part.range);
+    for (optim::OwnedPart& part : held) part.value = parameter_store_->owned_value(part.range);
+    return held;
+  }
+  finish_gathers();
+  for (nn::Parameter* parameter : parameters) add({parameter, 0, parameter->value.numel()});
+  for (optim::OwnedPart& part : held) part.value = part.range.parameter->value.flat();
+  return held;
 }
 
 double RankParts::take_exposed_seconds() {
   return grad_buffer_->exposed_seconds() +
-         (parameter_buffer_ == nullptr ? 0.0 : parameter_buffer_->take_exposed_seconds());
+         (parameter_store_ == nullptr ? 0.0 : parameter_store_->take_exposed_seconds());
 }
 
 void RankParts::count_parameters() {

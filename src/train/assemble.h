@@ -14,7 +14,7 @@
 #include "model/model.h"
 #include "optim/grad_buffer.h"
 #include "optim/optimizer.h"
-#include "optim/parameter_buffer.h"
+#include "optim/parameter_store.h"
 #include "pipeline/engine.h"
 #include "spec/run_spec.h"
 #include "tokenizer/tokenizer.h"
@@ -62,18 +62,25 @@ class RankParts {
   kernels::Executor& exec() { return *exec_; }
   model::Model& model() { return *model_; }
   optim::GradBuffer& grad_buffer() { return *grad_buffer_; }
-  /// Null unless a distributed optimizer gathers values.
-  optim::ParameterBuffer* parameter_buffer() { return parameter_buffer_.get(); }
   optim::Optimizer& optimizer() { return *optimizer_; }
   pipeline::Engine& engine() { return *engine_; }
   const spec::RunSpec& run() const { return run_; }
 
   /// Optimizer step; a distributed optimizer's values are then gathered while the next passes run.
   optim::UpdateResult update(const optim::UpdateInput& input);
-  /// Gives a parameter of a 16-bit type its value, rounded, and its main weight from `values_fp32`, shaped alike.
+  /// Gives a parameter its value, rounded to its type, and its main weight, if it has one, from `values_fp32`, shaped
+  /// alike; of both what this rank holds.
   void set_weights(nn::Parameter& parameter, const Tensor& values_fp32);
-  /// Waits until all values of parameters are there: before they are read outside of a pass.
+  /// Waits for values that are still being gathered.
+  void finish_gathers();
+  /// Returns when every parameter has its whole value, which it keeps until the next update: for what reads values
+  /// outside of a pass. Collective over dp.
   void complete_values();
+  /// The values that this rank holds between passes, final, of parameters that do not share another's memory: whole
+  /// ones, or with holds_value_shards() its shards. Collective over dp.
+  std::vector<optim::OwnedPart> held_values();
+  /// Data-parallel ranks hold different parts of values.
+  bool holds_value_shards() const;
   /// Seconds of this step in which this rank only waited for gradients and values of other data-parallel ranks.
   double take_exposed_seconds();
 
@@ -88,6 +95,8 @@ class RankParts {
 
  private:
   void count_parameters();
+  /// Gradient buffer, parameter store and optimizer.
+  void make_optimizer(spec::ShardingStrategy strategy);
 
   const spec::RunSpec& run_;
   std::unique_ptr<kernels::Executor> exec_;
@@ -96,7 +105,7 @@ class RankParts {
   std::shared_ptr<comm::Communicator> world_;
   std::unique_ptr<model::Model> model_;
   std::unique_ptr<optim::GradBuffer> grad_buffer_;
-  std::unique_ptr<optim::ParameterBuffer> parameter_buffer_;
+  std::unique_ptr<optim::ParameterStore> parameter_store_;  // null unless values are shared out
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<pipeline::Engine> engine_;
   std::int64_t num_parameters_ = 0, stage_parameters_ = 0;

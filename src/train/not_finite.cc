@@ -9,8 +9,8 @@ namespace megatron::train {
 namespace {
 
 std::string first_bad_weight(RankParts& parts) {
-  for (const nn::Parameter* parameter : parts.model().parameters())
-    if (!kernels::all_finite(parts.exec(), parameter->value.flat())) return parameter->name;
+  for (const optim::OwnedPart& part : parts.held_values())
+    if (!kernels::all_finite(parts.exec(), part.value)) return part.range.parameter->name;
   return "";
 }
 

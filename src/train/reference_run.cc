@@ -179,22 +179,19 @@ ReferenceRun::StepResult ReferenceRun::train_step(const ReferenceBatch& batch,
 }
 
 std::vector<float> ReferenceRun::logical(const std::string& name, std::int64_t elements, What what) {
-  parts_.complete_values();
   Tensor whole = zeros(elements);
   float* const out = whole.data<float>();
-  // Of gradients a rank may own a part; of values each data-parallel rank has all, and the first one gives them.
-  const bool shards = what == What::gradient && parts_.grad_buffer().sharded();
-  std::vector<optim::ParameterRange> held;
-  if (shards || (what == What::gradient && parts_.mesh().dp.rank() == 0)) held = parts_.grad_buffer().owned();
-  if (what == What::value && parts_.mesh().dp.rank() == 0)
-    for (nn::Parameter* parameter : parts_.model().parameters())
-      held.push_back({parameter, 0, parameter->value.numel()});
-  for (const optim::ParameterRange& range : held) {
+  const bool values = what == What::value;
+  const std::vector<optim::OwnedPart> held = values ? parts_.held_values() : parts_.grad_buffer().owned();
+  const bool shards = values ? parts_.holds_value_shards() : parts_.grad_buffer().sharded();
+  for (const optim::OwnedPart& part : held) {
+    const optim::ParameterRange& range = part.range;
     const nn::Parameter* const parameter = range.parameter;
     if (parameter->name != name || parameter->tied_use) continue;
+    if (!shards && parts_.mesh().dp.rank() != 0) continue;  // all data-parallel ranks have the same: the first gives it
     const spec::Sharding& sharding = parameter->sharding;
     MEGATRON_CHECK_EQ(sharding.numel(), elements, name);
-    const Tensor& tensor = what == What::value ? parameter->value : parameter->main_grad;
+    const Tensor& tensor = values ? part.value : part.gradient;
     const Tensor wide = parts_.exec().zeros(tensor.shape(), DType::float32, MemoryKind::activation);
     kernels::copy(parts_.exec(), tensor, Tensor(wide));
     const float* const local = wide.data<float>();
@@ -202,7 +199,8 @@ std::vector<float> ReferenceRun::logical(const std::string& name, std::int64_t e
       if (!piece.owned) continue;
       const spec::Box& box = piece.global;
       for (std::int64_t r = 0; r < box.rows; ++r)
-        std::memcpy(out + (box.row + r) * sharding.cols + box.col, local + piece.local_begin + r * box.cols,
+        std::memcpy(out + (box.row + r) * sharding.cols + box.col,
+                    local + piece.local_begin - range.begin + r * box.cols,
                     static_cast<std::size_t>(box.cols) * sizeof(float));
     }
   }

@@ -82,6 +82,8 @@ std::vector<std::string> describe_layout(RankParts& parts) {
 }
 
 void claim_memory(RankParts& parts) {
+  for (const optim::OwnedPart& part : parts.grad_buffer().owned())
+    kernels::claim_pages(parts.exec(), Tensor(part.gradient));
   for (nn::Parameter* parameter : parts.model().parameters())
     if (parameter->main_grad.defined()) kernels::claim_pages(parts.exec(), parameter->main_grad);
   for (optim::OptimizerState& state : parts.optimizer().states()) kernels::claim_pages(parts.exec(), state.tensor);

@@ -58,31 +58,27 @@ std::vector<std::string> ignored_folders(const std::string& directory, std::int6
   return notes;
 }
 
-std::string state_name(const optim::OptimizerState& state) {
-  return "optimizer." + state.kind + "." + state.range.parameter->name;
-}
-
 constexpr const char* kMainWeight = "fp32_param";
 
 std::string main_weight_name(const nn::Parameter& parameter) {
   return str_cat("optimizer.", kMainWeight, ".", parameter.name);
 }
 
-/// What this rank's optimizer holds of a parameter, as boxes.
-void add_state_entries(const optim::OptimizerState& state, bool writer, std::vector<checkpoint::StateEntry>& entries) {
-  const spec::Sharding& sharding = state.range.parameter->sharding;
-  if (state.range.whole()) {
-    entries.push_back({state_name(state), sharding, writer, state.tensor});
+/// A flat tensor of what this rank holds of a parameter, as boxes.
+void add_entries(const std::string& name, const optim::ParameterRange& range, const Tensor& tensor, bool writer,
+                 std::vector<checkpoint::StateEntry>& entries) {
+  const spec::Sharding& sharding = range.parameter->sharding;
+  if (range.whole()) {
+    entries.push_back({name, sharding, writer, tensor.reshape(range.parameter->value.shape())});
     return;
   }
-  for (const spec::FlatPiece& piece : spec::pieces_of_range(sharding, state.range.begin, state.range.end)) {
+  for (const spec::FlatPiece& piece : spec::pieces_of_range(sharding, range.begin, range.end)) {
     const spec::Box& box = piece.global;
     const spec::Sharding part{sharding.num_dims, sharding.rows, sharding.cols,
                               box.rows,          box.cols,      {{box, 0, piece.owned}}};
-    const Tensor tensor =
-        state.tensor.flat().slice(0, piece.local_begin - state.range.begin, piece.local_end() - state.range.begin);
-    entries.push_back({state_name(state), part, writer,
-                       tensor.reshape(sharding.num_dims == 1 ? Shape{box.rows} : Shape{box.rows, box.cols})});
+    const Tensor held = tensor.slice(0, piece.local_begin - range.begin, piece.local_end() - range.begin);
+    entries.push_back(
+        {name, part, writer, held.reshape(sharding.num_dims == 1 ? Shape{box.rows} : Shape{box.rows, box.cols})});
   }
 }
 
@@ -126,7 +122,7 @@ void read_weights(RankParts& parts, const checkpoint::CheckpointReader& reader) 
     if (nn::shares_table(*parameter, parameters)) continue;
     const std::string main = main_weight_name(*parameter);
     const std::string source = reader.has(main) ? main : parameter->name;
-    if (!is_16_bit_float(parameter->value.dtype())) {
+    if (!is_16_bit_float(parameter->value.dtype()) && !parts.holds_value_shards()) {
       reader.read({source, parameter->sharding, false, parameter->value});
       continue;
     }
@@ -164,18 +160,20 @@ void read_entries(RankParts& parts, const checkpoint::CheckpointReader& reader, 
 }  // namespace
 
 std::vector<checkpoint::StateEntry> state_entries(RankParts& parts, bool with_optimizer) {
-  parts.complete_values();
   const bool first_replica = parts.mesh().dp.rank() == 0;
-  const std::vector<nn::Parameter*>& parameters = parts.model().parameters();
   std::vector<checkpoint::StateEntry> entries;
-  for (const nn::Parameter* parameter : parameters)
-    if (!nn::shares_table(*parameter, parameters))
-      entries.push_back(
-          {parameter->name, parameter->sharding, first_replica && !parameter->tied_use, parameter->value});
+  for (const optim::OwnedPart& part : parts.held_values()) {
+    const nn::Parameter& parameter = *part.range.parameter;
+    const bool writer = (parts.holds_value_shards() || first_replica) && !parameter.tied_use;
+    add_entries(parameter.name, part.range, part.value, writer, entries);
+  }
   if (!with_optimizer) return entries;
   const bool sharded = parts.grad_buffer().sharded();
-  for (const optim::OptimizerState& state : parts.optimizer().states())
-    add_state_entries(state, (sharded || first_replica) && !state.range.parameter->tied_use, entries);
+  for (const optim::OptimizerState& state : parts.optimizer().states()) {
+    const nn::Parameter& parameter = *state.range.parameter;
+    add_entries(str_cat("optimizer.", state.kind, ".", parameter.name), state.range, state.tensor.flat(),
+                (sharded || first_replica) && !parameter.tied_use, entries);
+  }
   return entries;
 }
 

@@ -108,8 +108,11 @@ TrainOutcome Trainer::run() {
   const bool failed = outcome_.reason == EndReason::not_finite;
   if (run_.checkpoint.save.has_value() && position_.iteration > 0 && !run_.batch.skip_train && !failed) save();
   if (outcome_.reason == EndReason::finished) final_evaluations();
-  parts_.complete_values();
-  if (hooks_.at_end) hooks_.at_end(parts_);
+  parts_.finish_gathers();
+  if (hooks_.at_end) {
+    parts_.complete_values();
+    hooks_.at_end(parts_);
+  }
   outcome_.iteration = position_.iteration;
   outcome_.consumed_samples = position_.consumed_samples;
   return outcome_;
@@ -276,10 +279,8 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
       if (check) return fail(result.first_bad_gradient);
     }
   }
-  if (run_.log.log_params_norm) {
-    parts_.complete_values();
-    report.params_norm = optim::global_parameter_norm(parts_.rank(), parts_.model().parameters());
-  }
+  if (run_.log.log_params_norm)
+    report.params_norm = optim::global_parameter_norm(parts_.rank(), parts_.held_values(), parts_.holds_value_shards());
   report.optimizer_seconds = monotonic_seconds() - start;
   position_.iteration += 1;
   position_.consumed_samples = report.consumed_samples;

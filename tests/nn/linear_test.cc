@@ -103,6 +103,7 @@ TEST(ColumnParallelLinear, KeepsTheTokenShardOnly) {
 /// Remembers what had been posted over the group when a gradient became ready.
 struct PostedSink : nn::GradSink {
   explicit PostedSink(comm::RankContext& rank_context) : context(rank_context) {}
+  void prepare(nn::Parameter&) override {}
   void grad_ready(nn::Parameter&) override { posted = context.traffic().bytes["tp"]; }
   comm::RankContext& context;
   std::map<std::string, std::int64_t> posted;

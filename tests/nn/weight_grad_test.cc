@@ -6,7 +6,9 @@ namespace megatron {
 namespace {
 
 struct Sink : nn::GradSink {
+  void prepare(nn::Parameter& parameter) override { prepared.push_back(parameter.name); }
   void grad_ready(nn::Parameter& parameter) override { ready.push_back(parameter.name); }
+  std::vector<std::string> prepared;  // before each task
   std::vector<std::string> ready;
 };
 
@@ -39,7 +41,21 @@ TEST(WeightGradQueue, RunsAtOnceUnlessDeferred) {
   EXPECT_TRUE(f.queue.empty());
   EXPECT_EQ(testing::to_doubles(f.weight.main_grad), kWeightGrad);
   EXPECT_EQ(testing::to_doubles(f.bias.main_grad), (std::vector<double>{2, 4}));
+  EXPECT_EQ(f.sink.prepared, (std::vector<std::string>{"bias", "weight"}));
   EXPECT_EQ(f.sink.ready, (std::vector<std::string>{"bias", "weight"}));
+}
+
+TEST(WeightGradQueue, AddsVectorsThatLayersSummed) {
+  Fixture f;
+  f.bias.value = f.exec.zeros({2}, DType::float64);
+  f.queue.push(nn::VectorTask{&f.bias, f.counting({2})});
+  f.queue.set_deferred(true);
+  f.queue.push(nn::VectorTask{&f.bias, f.counting({2})});
+  EXPECT_EQ(testing::to_doubles(f.bias.main_grad), (std::vector<double>{0, 1}));
+  f.queue.drain();
+  EXPECT_EQ(testing::to_doubles(f.bias.main_grad), (std::vector<double>{0, 2}));
+  EXPECT_EQ(f.sink.ready, (std::vector<std::string>{"bias", "bias"}));
+  EXPECT_EQ(testing::to_doubles(nn::new_gradient(f.exec, f.bias)), (std::vector<double>{0, 0}));
 }
 
 TEST(WeightGradQueue, KeepsDeferredTasksForDrain) {
@@ -49,6 +65,7 @@ TEST(WeightGradQueue, KeepsDeferredTasksForDrain) {
   f.queue.push(nn::LinearTask{&f.weight, nullptr, f.counting({2, 3}), f.counting({2, 2})});
   f.queue.push(nn::EmbeddingTask{&f.table, ids.data(), 3, f.counting({4, 1})});
   EXPECT_FALSE(f.queue.empty());
+  EXPECT_TRUE(f.sink.prepared.empty());
   EXPECT_TRUE(f.sink.ready.empty());
   EXPECT_EQ(testing::to_doubles(f.weight.main_grad), std::vector<double>(6, 0.0));
   f.queue.drain();

@@ -31,7 +31,7 @@ TEST(FlatLayout, ShardsTileEveryParameter) {
   run_mesh(make_parallel(1), [](mesh::Rank& rank) {
     const Made made = odd_parameters(rank.exec);
     for (const int shards : {1, 2, 3, 5, 8, 64}) {
-      const FlatLayout layout(made.all, 300, shards);
+      const FlatLayout layout(made.all, {.bucket_size = 300, .shards = shards});
       std::vector<std::int64_t> next(made.all.size(), 0);
       for (int shard = 0; shard < shards; ++shard)
         for (const ParameterRange& range : layout.owned_ranges(shard)) {
@@ -50,7 +50,7 @@ TEST(FlatLayout, CutsNoSegmentOfTheNorm) {
   run_mesh(make_parallel(1), [](mesh::Rank& rank) {
     const Made made = odd_parameters(rank.exec);
     for (int shards = 2; shards < 20; ++shards) {
-      const FlatLayout layout(made.all, 300, shards);
+      const FlatLayout layout(made.all, {.bucket_size = 300, .shards = shards});
       for (const FlatBucket& bucket : layout.buckets())
         EXPECT_EQ(std::accumulate(bucket.shard_sizes.begin(), bucket.shard_sizes.end(), bucket.begin), bucket.end);
       for (int shard = 0; shard < shards; ++shard)
@@ -68,7 +68,7 @@ TEST(FlatLayout, ShardsAreEqualWhereRowsAreWholeSegments) {
     Made made;
     made.add(made_parameter(rank.exec, "a", 10, 128));
     made.add(made_parameter(rank.exec, "b", 3, 64));
-    const FlatLayout layout(made.all, 1 << 20, 4);
+    const FlatLayout layout(made.all, {.bucket_size = 1 << 20, .shards = 4});
     ASSERT_EQ(layout.buckets().size(), 1U);
     EXPECT_EQ(layout.buckets()[0].shard_sizes, std::vector<std::int64_t>(4, 384));  // 1472 elements, padded to 1536
   });
@@ -77,7 +77,9 @@ TEST(FlatLayout, ShardsAreEqualWhereRowsAreWholeSegments) {
 TEST(FlatLayout, LeavesWholeWhatMustBe) {
   run_mesh(make_parallel(1), [](mesh::Rank& rank) {
     const Made made = odd_parameters(rank.exec);
-    const FlatLayout layout(made.all, 1 << 20, 3, [](const nn::Parameter& p) { return p.name == "b"; });
+    const FlatLayout layout(made.all, {.bucket_size = 1 << 20, .shards = 3, .indivisible = [](const nn::Parameter& p) {
+                                         return p.name == "b";
+                                       }});
     int holders = 0;
     for (int shard = 0; shard < 3; ++shard)
       for (const ParameterRange& range : layout.owned_ranges(shard)) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -119,34 +120,68 @@ float tree(const std::vector<float>& v) {
   }
 }
 
-/// Ranks finish their gradients in different orders; buckets still go out in one order and sums have the tree's bits,
-/// on every rank or, with shards, where they are owned.
-void expect_tree_sums(int dp, const GradBufferOptions& options) {
-  const auto value = [](int r, std::size_t p, std::int64_t e) {
-    return made_value(r * 1000 + static_cast<std::int64_t>(p) * 100 + e);
+/// What rank r's micro-batch m adds to element e of parameter p.
+float contribution(int r, std::int64_t m, std::size_t p, std::int64_t e) {
+  return made_value(r * 1000 + m * 10000 + static_cast<std::int64_t>(p) * 100 + e);
+}
+
+/// The sum over ranks of their values, rounded on the way where they travel in bfloat16.
+float sum_over_ranks(std::vector<float> values, bool bf16) {
+  if (!bf16) return tree(values);
+  for (float& value : values) value = BFloat16(value);
+  return BFloat16(tree(values));
+}
+
+/// Micro-batches first, then ranks; or ranks first, where every micro-batch is reduced.
+float expected_sum(int dp, std::int64_t micro_batches, const GradBufferOptions& options, std::size_t p,
+                   std::int64_t e) {
+  const auto values_of_ranks = [&](const std::function<float(int)>& value) {
+    std::vector<float> values;
+    for (int r = 0; r < dp; ++r) values.push_back(value(r));
+    return values;
   };
+  if (!options.every_micro_batch) {
+    const auto local = [&](int r) {
+      float sum = contribution(r, 0, p, e);
+      for (std::int64_t m = 1; m < micro_batches; ++m) sum += contribution(r, m, p, e);
+      return sum;
+    };
+    return sum_over_ranks(values_of_ranks(local), options.reduce_in_bf16);
+  }
+  float sum = 0.0F;
+  for (std::int64_t m = 0; m < micro_batches; ++m)
+    sum += sum_over_ranks(values_of_ranks([&](int r) { return contribution(r, m, p, e); }), options.reduce_in_bf16);
+  return sum;
+}
+
+/// Sums have the tree's bits on every rank or, with shards, where they are owned. Reduced once per step, they have them
+/// although ranks finish their gradients in different orders.
+void expect_tree_sums(int dp, std::int64_t micro_batches, const GradBufferOptions& options) {
   const auto on_rank = [&](mesh::Rank& rank) {
     const Made made = matrices(rank.exec, 5, 70);
+    for (std::size_t p = 0; p < made.all.size(); ++p) made.all[p]->unit = static_cast<std::int64_t>(p / 2);
     GradBuffer buffer(rank, made.all, options);
     EXPECT_EQ(buffer.layout().buckets().size(), 5U);
-    for (int step = 0; step < 3; ++step) {
-      buffer.start_step(1);
-      for (std::size_t k = 0; k < made.all.size(); ++k) {
-        const std::size_t p = (k + static_cast<std::size_t>(rank.mesh.rank + step)) % made.all.size();
-        for (std::int64_t e = 0; e < 70; ++e) made.all[p]->main_grad.data<float>()[e] = value(rank.mesh.rank, p, e);
-        buffer.grad_ready(*made.all[p]);
-      }
-      buffer.finish_step();
-      for (const ParameterRange& range : buffer.owned()) {
-        const auto at = std::find(made.all.begin(), made.all.end(), range.parameter);
-        for (std::int64_t e = range.begin; e < range.end; ++e) {
-          std::vector<float> parts;
-          for (int r = 0; r < dp; ++r) parts.push_back(value(r, static_cast<std::size_t>(at - made.all.begin()), e));
-          if (options.reduce_in_bf16)
-            for (float& part : parts) part = BFloat16(part);
-          const float sum = options.reduce_in_bf16 ? static_cast<float>(BFloat16(tree(parts))) : tree(parts);
-          ASSERT_EQ(range.parameter->main_grad.data<float>()[e], sum) << "element " << e;
+    const std::size_t own_order = options.every_micro_batch ? 0 : static_cast<std::size_t>(rank.mesh.rank);
+    for (std::size_t step = 0; step < 3; ++step) {
+      buffer.start_step(micro_batches);
+      for (std::int64_t m = 0; m < micro_batches; ++m)
+        for (std::size_t k = 0; k < made.all.size(); ++k) {
+          const std::size_t p = (k + own_order + step) % made.all.size();
+          buffer.prepare(*made.all[p]);
+          // As nn::WeightGradQueue does it: the first contribution replaces what was there.
+          Tensor& grad = made.all[p]->main_grad;
+          if (std::exchange(made.all[p]->main_grad_is_stale, false)) kernels::fill_zero(rank.exec, grad);
+          for (std::int64_t e = 0; e < 70; ++e) grad.data<float>()[e] += contribution(rank.mesh.rank, m, p, e);
+          buffer.grad_ready(*made.all[p]);
         }
+      buffer.finish_step();
+      for (const OwnedPart& part : buffer.owned()) {
+        const auto p = std::find(made.all.begin(), made.all.end(), part.range.parameter) - made.all.begin();
+        for (std::int64_t e = part.range.begin; e < part.range.end; ++e)
+          ASSERT_EQ(part.gradient.data<float>()[e - part.range.begin],
+                    expected_sum(dp, micro_batches, options, static_cast<std::size_t>(p), e))
+              << "element " << e;
       }
     }
   };
@@ -158,7 +193,13 @@ TEST(GradBuffer, DataParallelSums) {
     for (const bool sharded : {false, true})
       for (const bool overlap : {false, true})
         for (const bool bf16 : {false, true})
-          expect_tree_sums(dp, {.bucket_size = 64, .sharded = sharded, .overlap = overlap, .reduce_in_bf16 = bf16});
+          for (const bool every : {false, true})
+            expect_tree_sums(dp, every ? 3 : 2,
+                             {.bucket_size = 64,
+                              .sharded = sharded,
+                              .overlap = overlap,
+                              .reduce_in_bf16 = bf16,
+                              .every_micro_batch = every});
 }
 
 TEST(GradBuffer, TensorParallelSums) {

@@ -198,12 +198,12 @@ TEST(GlobalNorm, AddsSquaresOfRanks) {
   run_mesh(make_parallel(2), [](mesh::Rank& rank) {
     auto p = made_parameter(rank.exec, "w", spec::row_shard(2, 2, 2, 1, rank.mesh.rank, 2));
     set_values(p->main_grad, {rank.mesh.rank == 0 ? 2.0F : static_cast<float>(std::sqrt(60.0))});
-    EXPECT_NEAR(global_grad_norm(rank, whole_ranges(std::vector{p.get()}), false), 8.0, 1e-6);
+    EXPECT_NEAR(global_grad_norm(rank, whole_parts(std::vector{p.get()}), false), 8.0, 1e-6);
     auto replica = made_parameter(rank.exec, "n", spec::replicated(1, 1, 1, rank.mesh.rank));
     set_values(replica->main_grad, {6.0F});
-    EXPECT_NEAR(global_grad_norm(rank, whole_ranges(std::vector{p.get(), replica.get()}), false), 10.0, 1e-6);
+    EXPECT_NEAR(global_grad_norm(rank, whole_parts(std::vector{p.get(), replica.get()}), false), 10.0, 1e-6);
     replica->tied_use = true;
-    EXPECT_NEAR(global_grad_norm(rank, whole_ranges(std::vector{p.get(), replica.get()}), false), 8.0, 1e-6);
+    EXPECT_NEAR(global_grad_norm(rank, whole_parts(std::vector{p.get(), replica.get()}), false), 8.0, 1e-6);
   });
 }
 
@@ -230,7 +230,7 @@ TEST(GlobalNorm, SameBitsForEveryCut) {
       add("norm", spec::replicated(1, 100, 1, r));
       std::vector<nn::Parameter*> all;
       for (const auto& parameter : owner) all.push_back(parameter.get());
-      norms[static_cast<std::size_t>(rank.mesh.rank)] = global_grad_norm(rank, whole_ranges(all), false);
+      norms[static_cast<std::size_t>(rank.mesh.rank)] = global_grad_norm(rank, whole_parts(all), false);
     });
     if (tp == 1) expected = norms[0];
     for (const double norm : norms) EXPECT_EQ(norm, expected) << "tp " << tp;
@@ -242,7 +242,7 @@ TEST(GlobalNorm, OfParameters) {
   alone([](mesh::Rank& rank) {
     auto p = made_parameter(rank.exec, "w", 1, 2);
     set_values(p->value, {3.0F, 4.0F});
-    EXPECT_DOUBLE_EQ(global_parameter_norm(rank, std::vector{p.get()}), 5.0);
+    EXPECT_DOUBLE_EQ(global_parameter_norm(rank, whole_parts(std::vector{p.get()}), false), 5.0);
   });
 }
 

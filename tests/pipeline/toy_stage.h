@@ -92,11 +92,12 @@ class ToyStage : public model::Stage {
     for (std::size_t l = parameters_.size(); l-- > 0;) {
       nn::Parameter& p = *parameters_[l];
       Tensor dx = rank_.exec.empty(Shape{tokens, kHidden}, DType::float32);
+      Tensor grad = nn::new_gradient(rank_.exec, p);
       for (std::int64_t i = 0; i < dy.numel() && !dy.is_meta(); ++i) {
-        p.main_grad.data<float>()[i % kHidden] += dy.data<float>()[i] * (stash[l].data<float>()[i] + 1.0F);
+        grad.data<float>()[i % kHidden] += dy.data<float>()[i] * (stash[l].data<float>()[i] + 1.0F);
         dx.data<float>()[i] = p.value.data<float>()[i % kHidden] * dy.data<float>()[i];
       }
-      pass.weight_grads.grad_ready(p);
+      pass.weight_grads.push(nn::VectorTask{&p, std::move(grad)});
       dy = dx;
     }
     if (has_embedding()) return Tensor();

@@ -150,8 +150,7 @@ void set_weights(train::RankParts& parts, const Weights& from) {
     if (found == from.end()) continue;
     const spec::Sharding& sharding = parameter->sharding;
     MEGATRON_CHECK_EQ(static_cast<std::int64_t>(found->second.size()), sharding.numel(), parameter->name);
-    Tensor values = parts.exec().empty(parameter->value.shape(), DType::float32);
-    kernels::copy(parts.exec(), parameter->value, values);
+    Tensor values = parts.exec().zeros(parameter->value.shape(), DType::float32, MemoryKind::activation);
     auto* local = values.data<float>();
     for (const spec::Piece& piece : sharding.pieces)
       for (std::int64_t r = 0; r < piece.global.rows; ++r)

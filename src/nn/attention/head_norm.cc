@@ -58,12 +58,14 @@ Tensor HeadNorm::forward(Pass& pass, TensorView x_MD, std::int64_t heads_per_gro
 void HeadNorm::backward(Pass& pass, const Tensor& dy_TND, TensorView x_MD, TensorView dx_MD,
                         std::int64_t heads_per_group, Stash&& stash) {
   Tensor dy = dy_TND;
+  const bool bias = shape_.has_bias();
+  Tensor dgamma = new_gradient(pass.exec, weight_), dbeta = bias ? new_gradient(pass.exec, bias_) : Tensor();
   for (std::int64_t p = 0; p < heads_per_group; ++p)
     kernels::norm_backward(pass.exec, kernel_kind(shape_.kind), head_rows(dy, p, heads_per_group), shifted(x_MD, p),
                            weight_.value, row_of(stash.mean_PM, p), row_of(stash.rstd_PM, p), shifted(dx_MD, p),
-                           weight_.main_grad, shape_.has_bias() ? bias_.main_grad.view() : TensorView{});
-  if (shape_.has_bias()) pass.weight_grads.grad_ready(bias_);
-  pass.weight_grads.grad_ready(weight_);
+                           dgamma, bias ? dbeta.view() : TensorView{});
+  if (bias) pass.weight_grads.push(VectorTask{&bias_, std::move(dbeta)});
+  pass.weight_grads.push(VectorTask{&weight_, std::move(dgamma)});
 }
 
 void HeadNorm::collect(std::vector<Parameter*>& out) {

@@ -82,7 +82,7 @@ TEST(Validate, JsonAndExitStatus) {
   const Result wrong = megatron_command("validate --world-size 33 " + config);
   EXPECT_EQ(wrong.status, 2);
   EXPECT_EQ(json::parse(wrong.output)["errors"].size(), 1u);
-  const Result later = megatron_command("validate --world-size 32 --use-megatron-fsdp " + config);
+  const Result later = megatron_command("validate --world-size 32 --use-torch-fsdp2 " + config);
   EXPECT_EQ(later.status, 2);
   EXPECT_TRUE(json::parse(later.output)["errors"].empty());
   EXPECT_EQ(json::parse(later.output)["not_built"].size(), 1u);

@@ -175,7 +175,7 @@ TEST(UserReports, ParametersOfTheModelAndOfEachStage) {
 
 TEST(UserReports, UnsupportedPairsAreRefusedByName) {
   for (const std::string more : {"--window-size 4,0", "--qk-clip", "--softmax-type learnable", "--num-experts 4",
-                                 "--multi-latent-attention", "--use-megatron-fsdp", "--fp8-format hybrid"}) {
+                                 "--multi-latent-attention", "--fp8-format hybrid"}) {
     const ParsedRun run = validate(model(4, "--pipeline-model-parallel-size 2 " + more));
     ASSERT_FALSE(run.not_built.empty()) << more;
     EXPECT_NE(run.not_built[0].find(more), std::string::npos) << run.not_built[0];

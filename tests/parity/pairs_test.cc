@@ -32,17 +32,23 @@ std::vector<TrainingCase> pairs() {
     setup.recompute = recompute;
     return setup;
   };
-  const auto scheduled = [](Layout layout, spec::PipelineSchedule schedule, int chunks) {
-    Setup setup = {layout, schedule};
+  const auto scheduled = [](Setup setup, spec::PipelineSchedule schedule, int chunks = 1) {
+    setup.schedule = schedule;
     setup.chunks = chunks;
     return setup;
   };
-  const auto sharded = [](Setup setup, bool overlap, std::int64_t bucket_size) {
-    setup.sharding = spec::ShardingStrategy::optim;
+  const auto sharded = [](Setup setup, bool overlap, std::int64_t bucket_size,
+                          spec::ShardingStrategy strategy = spec::ShardingStrategy::optim) {
+    setup.sharding = strategy;
     setup.overlap = overlap;
     setup.bucket_size = bucket_size;
     return setup;
   };
+  const auto every = [](Setup setup) {
+    setup.reduce_every_microbatch = true;
+    return setup;
+  };
+  constexpr auto kTwo = spec::ShardingStrategy::optim_grads, kThree = spec::ShardingStrategy::optim_grads_params;
   using Schedule = spec::PipelineSchedule;
   const ModelChoice gpt_bf16 = {false, true, 24, false, DType::bfloat16};
   const ModelChoice llama_bf16 = {true, false, 3, false, DType::bfloat16};
@@ -68,10 +74,10 @@ std::vector<TrainingCase> pairs() {
        {Layout{1, 2, 2, false, 1}, kGpipe, 1, 0, {}, 1},
        Level::bits},
       {"ThreadsBucketsAndTiming", gpt_norm, stages, perturbed, Level::bits},
-      {"ZeroBubbleH1", gpt, {four}, scheduled(four, Schedule::zb_h1, 1), Level::bits},
-      {"ZeroBubbleH2", llama, {four}, scheduled(four, Schedule::zb_h2, 1), Level::bits},
-      {"ZeroBubbleV", llama_tied, {two}, scheduled(two, Schedule::zb_v, 2), Level::bits},
-      {"Interleaved", gpt, {two}, scheduled(two, Schedule::interleaved, 2), Level::bits},
+      {"ZeroBubbleH1", gpt, {four}, scheduled({four}, Schedule::zb_h1, 1), Level::bits},
+      {"ZeroBubbleH2", llama, {four}, scheduled({four}, Schedule::zb_h2, 1), Level::bits},
+      {"ZeroBubbleV", llama_tied, {two}, scheduled({two}, Schedule::zb_v, 2), Level::bits},
+      {"Interleaved", gpt, {two}, scheduled({two}, Schedule::interleaved, 2), Level::bits},
       {"DistributedOptimizer", gpt_norm, stages, sharded(stages, true, 1000), Level::bits},
       {"DistributedOptimizerOfFour",
        llama_tied,
@@ -81,13 +87,35 @@ std::vector<TrainingCase> pairs() {
       {"DistributedOptimizerAndZeroBubble",
        llama,
        {replicas},
-       sharded(scheduled(replicas, Schedule::zb_v, 2), true, 500),
+       sharded(scheduled({replicas}, Schedule::zb_v, 2), true, 500),
        Level::bits},
+      {"ZeroTwoAndThree", gpt_norm, sharded(stages, true, 900, kTwo), sharded(stages, false, 5000, kThree),
+       Level::bits},
+      {"ZeroThreeAndTimingAndStageCuts", llama_tied, sharded({Layout{1, 1, 2, false, 1}}, true, 4000, kThree),
+       sharded({Layout{1, 4, 2, false, 1}, {}, 2, 4711}, true, 600, kThree), Level::bits},
+      {"ZeroThreeAndZeroBubbleV", llama, sharded({replicas}, true, 700, kTwo),
+       sharded(scheduled({replicas}, Schedule::zb_v, 2), true, 500, kThree), Level::bits},
+      {"ZeroThreeAndInterleaved", gpt_norm, sharded(scheduled({replicas}, kGpipe, 1), false, 3000, kTwo),
+       sharded(scheduled({replicas}, Schedule::interleaved, 2), true, 3000, kThree), Level::bits},
+      {"ZeroThreeAndRecompute", gpt, sharded({replicas}, true, 3000, kThree),
+       sharded(scheduled(recomputing(replicas, {kFull, kUniform, 2, {}, false}), Schedule::zb_h1), true, 3000, kThree),
+       Level::bits},
+      {"ZeroOfOneMicroBatch",
+       gpt_untied,
+       {Layout{3, 1, 2, true, 4}},
+       sharded({Layout{3, 1, 2, true, 4}}, true, 3000, kThree),
+       Level::bits},
+      {"ZeroOneAndTwoOfOneMicroBatch", gpt_bf16, sharded({Layout{1, 1, 4, false, 2}}, true, 900),
+       sharded({Layout{1, 1, 4, false, 2}}, true, 900, kTwo), Level::bits},
+      {"ReduceEveryMicroBatch", llama_tied, every({replicas}), sharded({replicas}, true, 900, kThree), Level::bits},
+      {"ReduceEveryMicroBatchOfShards", llama_bf16, every(sharded({replicas}, true, 900)),
+       sharded({replicas}, true, 900, kTwo), Level::bits},
+      {"ZeroThreeAndPlain", llama, one, sharded({Layout{1, 2, 4, false, 1}}, true, 900, kThree), Level::close},
       {"Bfloat16StageCuts", gpt_bf16, {Layout{2, 1, 1, true, 2}}, {Layout{2, 4, 1, true, 2}}, Level::bits},
       {"Bfloat16ZeroBubble",
        llama_bf16,
        {replicas},
-       sharded(scheduled(replicas, Schedule::zb_v, 2), true, 500),
+       sharded(scheduled({replicas}, Schedule::zb_v, 2), true, 500),
        Level::bits},
       {"Bfloat16Recompute",
        gpt_bf16,

@@ -39,6 +39,7 @@ struct Setup {
   spec::RecomputeSpec recompute = {};
   spec::ShardingStrategy sharding = spec::ShardingStrategy::no_shard;
   bool overlap = true;
+  bool reduce_every_microbatch = false;
 };
 
 struct TrainingCase {
@@ -56,7 +57,8 @@ inline std::string setup_text(const Setup& setup) {
       setup.threads > 1 ? str_cat(" threads", setup.threads) : "", setup.perturb_seed != 0 ? " perturbed" : "",
       setup.chunks > 1 ? str_cat(" chunks", setup.chunks) : "",
       setup.recompute.granularity != spec::RecomputeGranularity::none ? " recompute" : "",
-      setup.sharding != spec::ShardingStrategy::no_shard ? " sharded" : "", setup.overlap ? "" : " no overlap");
+      setup.sharding != spec::ShardingStrategy::no_shard ? str_cat(" zero", static_cast<int>(setup.sharding)) : "",
+      setup.overlap ? "" : " no overlap", setup.reduce_every_microbatch ? " every micro-batch" : "");
 }
 
 inline std::string model_text(const ModelChoice& model) {
@@ -109,6 +111,7 @@ inline spec::RunSpec run_of(spec::RunSpec run, const Setup& setup) {
   run.parallel.use_megatron_fsdp = setup.sharding != spec::ShardingStrategy::no_shard;
   run.parallel.data_parallel_sharding_strategy = setup.sharding;
   run.parallel.overlap = setup.overlap;
+  run.parallel.reduce_every_microbatch = setup.reduce_every_microbatch;
   run.recompute = setup.recompute;
   return testing::complete(std::move(run), setup.layout);
 }

@@ -61,11 +61,8 @@ GradBuffer::GradBuffer(mesh::Rank& rank, std::span<nn::Parameter* const> paramet
     reduction_ = std::make_unique<MicroBatchReduction>(setup);
   else
     reduction_ = std::make_unique<StepReduction>(setup);
-  for (const ParameterRange& range : layout_.owned_ranges(sharded_ ? rank.mesh.dp.rank() : 0)) {
-    OwnedPart part = own_part(range);
-    part.gradient = reduction_->owned_gradient(range);
-    owned_.push_back(std::move(part));
-  }
+  for (const ParameterRange& range : layout_.owned_ranges(sharded_ ? rank.mesh.dp.rank() : 0))
+    owned_.push_back({range, reduction_->owned_gradient(range), {}});
 }
 
 void GradBuffer::start_step(std::int64_t num_micro_batches) {

@@ -50,7 +50,7 @@ class GradBuffer : public nn::GradSink {
   const FlatLayout& layout() const { return layout_; }
   bool sharded() const { return sharded_; }
   /// What this rank's optimizer updates, all of each trainable parameter or this rank's shards of them, in forward
-  /// order. Gradients are final after finish_step(); values are the parameters' own.
+  /// order. Gradients are final after finish_step(); values are left undefined.
   const std::vector<OwnedPart>& owned() const { return owned_; }
 
  private:

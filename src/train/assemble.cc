@@ -124,8 +124,9 @@ void RankParts::make_optimizer(spec::ShardingStrategy strategy) {
   else if (sharded)
     parameter_store_ = std::make_unique<optim::ParameterBuffer>(*rank_, grad_buffer_->layout(), parallel.overlap);
   std::vector<optim::OwnedPart> owned = grad_buffer_->owned();
-  if (parameter_store_ != nullptr)
-    for (optim::OwnedPart& part : owned) part.value = parameter_store_->owned_value(part.range);
+  for (optim::OwnedPart& part : owned)
+    part.value =
+        parameter_store_ != nullptr ? parameter_store_->owned_value(part.range) : optim::own_part(part.range).value;
   optimizer_ = std::make_unique<optim::Optimizer>(*rank_, model_->parameters(), owned, sharded, run_.optimizer);
   optimizer_->count_zeros = run_.log.log_num_zeros_in_grad;
 }

@@ -60,6 +60,43 @@ TEST(FailingRun, ThreadThatHangsIsFoundByTheWatchdog) {
   expect_whole_checkpoint(folder);
 }
 
+/// The first operation of a step at ZeRO stage 3 gathers the embedding.
+Words gathering(const TemporaryFolder& folder, const std::string& fault) {
+  return Words{"--world-size",
+               "2",
+               "--use-megatron-fsdp",
+               "--train-iters",
+               "500",
+               "--save",
+               folder / "ck",
+               "--save-interval",
+               "2",
+               "--inject-fault",
+               fault};
+}
+
+TEST(FailingRun, RankThatIsSilentInAGatherIsNamed) {
+  const TemporaryFolder folder;
+  const ChildResult result = train_threads(gathering(folder, "rank=1,iteration=3,kind=delay,seconds=600") +
+                                           Words{"--distributed-timeout-seconds", "1.5"});
+  EXPECT_FALSE(result.timed_out);
+  EXPECT_EQ(result.exit_status, 3) << result.output;
+  EXPECT_NE(result.output.find("parameter bucket"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("in no operation or silent: rank 1"), std::string::npos) << result.output;
+  expect_whole_checkpoint(folder);
+}
+
+TEST(FailingRun, ProcessKilledInAGatherEndsTheOther) {
+  MEGATRON_REQUIRE_MPIRUN();
+  const TemporaryFolder folder;
+  const ChildResult result = train_mpi(2, gathering(folder, "rank=1,iteration=3,kind=kill"), 30);
+  EXPECT_FALSE(result.timed_out) << result.output;
+  EXPECT_EQ(result.exit_status, 128 + 9) << result.output;
+  EXPECT_NE(result.output.find("rank 1"), std::string::npos) << result.output;
+  EXPECT_EQ(processes_left(folder.path()), 0);
+  expect_whole_checkpoint(folder);
+}
+
 TEST(FailingRun, ExceptionOfAProcessIsToldOnce) {
   MEGATRON_REQUIRE_MPIRUN();
   const TemporaryFolder folder;

@@ -42,6 +42,26 @@ TEST(TwoWorlds, TensorAndPipelineParallel) {
   EXPECT_EQ(folder_bytes(folder / "processes").size(), 9U);  // two checkpoints of four files, and which is the latest
 }
 
+// Gradients and values in shards: the same bits where gathers and sums travel between processes.
+TEST(TwoWorlds, ShardsOfGradientsAndParameters) {
+  MEGATRON_REQUIRE_MPIRUN();
+  const TemporaryFolder folder;
+  const Words layout = {"--pipeline-model-parallel-size",
+                        "2",
+                        "--use-megatron-fsdp",
+                        "--bf16",
+                        "--pipeline-schedule",
+                        "zb-h1",
+                        "--world-size",
+                        "4"};
+  const ChildResult threads = train_threads(layout + saving(folder, "threads"));
+  ASSERT_EQ(threads.exit_status, 0) << threads.output;
+  const ChildResult processes = train_mpi(4, layout + saving(folder, "processes"));
+  ASSERT_EQ(processes.exit_status, 0) << processes.output;
+  expect_equal_logs(folder / "threads.log", folder / "processes.log", 6);
+  EXPECT_TRUE(folder_bytes(folder / "threads") == folder_bytes(folder / "processes"));
+}
+
 TEST(TwoWorlds, SequenceParallelRunGoesOnInTheOtherWorld) {
   MEGATRON_REQUIRE_MPIRUN();
   const TemporaryFolder folder;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 
 #include "support/small_run.h"
 #include "support/temporary_folder.h"
@@ -101,7 +102,7 @@ struct Resumed {
   const char* name;
   DType dtype;
   Layout layout;
-  bool sharded;
+  spec::ShardingStrategy strategy;
   spec::PipelineSchedule schedule;
   bool same_bits;  // as the run that was not interrupted
 };
@@ -109,10 +110,13 @@ struct Resumed {
 /// A run of any precision and cut goes on as a run of any other.
 TEST(Precision, CheckpointsLoadAtAnyPrecisionAndCut) {
   using Schedule = spec::PipelineSchedule;
+  using Strategy = spec::ShardingStrategy;
   for (const DType first_dtype : {DType::bfloat16, DType::float32}) {
     spec::RunSpec base = run_with(first_dtype, 6);
-    base.parallel.use_distributed_optimizer = true;
+    base.parallel.use_megatron_fsdp = true;
+    base.parallel.data_parallel_sharding_strategy = Strategy::optim;
     base.parallel.ddp_bucket_size = 500;
+    base.parallel.reduce_every_microbatch = true;  // one order of sums for all strategies
     const Layout layout = {1, 1, 2, false, 2};
     const SmallResult whole = train_small(complete(base, layout), sequences());
     const TemporaryFolder folder;
@@ -121,18 +125,19 @@ TEST(Precision, CheckpointsLoadAtAnyPrecisionAndCut) {
     first.checkpoint.save = folder.path();
     train_small(complete(first, layout), sequences());
     const Resumed cases[] = {
-        {"as it was", first_dtype, layout, true, Schedule::one_f_one_b, true},
-        {"without shards", first_dtype, layout, false, Schedule::one_f_one_b, true},
-        {"in four shards", first_dtype, {1, 1, 4, false, 1}, true, Schedule::one_f_one_b, false},
-        {"TP and a zero-bubble pipeline", first_dtype, {2, 2, 1, true, 2}, true, Schedule::zb_h1, false},
-        {"bfloat16", DType::bfloat16, layout, true, Schedule::one_f_one_b, false},
-        {"float32", DType::float32, {1, 2, 1, false, 2}, false, Schedule::one_f_one_b, false},
-        {"float16", DType::float16, layout, true, Schedule::one_f_one_b, false}};
+        {"as it was", first_dtype, layout, Strategy::optim, Schedule::one_f_one_b, true},
+        {"without shards", first_dtype, layout, Strategy::no_shard, Schedule::one_f_one_b, true},
+        {"in four shards", first_dtype, {1, 1, 4, false, 1}, Strategy::optim_grads, Schedule::one_f_one_b, false},
+        {"in shards of values", first_dtype, layout, Strategy::optim_grads_params, Schedule::one_f_one_b, true},
+        {"TP and a zero-bubble pipeline", first_dtype, {2, 2, 1, true, 2}, Strategy::optim, Schedule::zb_h1, false},
+        {"bfloat16", DType::bfloat16, layout, Strategy::optim_grads_params, Schedule::one_f_one_b, false},
+        {"float32", DType::float32, {1, 2, 1, false, 2}, Strategy::no_shard, Schedule::one_f_one_b, false},
+        {"float16", DType::float16, layout, Strategy::optim, Schedule::one_f_one_b, false}};
     for (const Resumed& c : cases) {
       SCOPED_TRACE(str_cat(dtype_name(first_dtype), ": ", c.name));
       spec::RunSpec second = base;
       second.numerics.params_dtype = c.dtype;
-      second.parallel.use_distributed_optimizer = c.sharded;
+      second.parallel.data_parallel_sharding_strategy = c.strategy;
       second.parallel.schedule = c.schedule;
       second.checkpoint.load = folder.path();
       const SmallResult result = train_small(complete(second, c.layout), sequences());
@@ -188,18 +193,119 @@ TEST(Precision, ShardsHalveTheState) {
   EXPECT_NEAR(static_cast<double>(mains[1]), 0.5 * static_cast<double>(mains[0]), 0.02 * static_cast<double>(mains[0]));
 }
 
+/// The same files whatever data-parallel ranks share out, and a run in shards of values goes on as any other.
+TEST(Precision, CheckpointsDoNotDependOnWhatIsShared) {
+  const TemporaryFolder folder;
+  const Layout layout = {1, 2, 2, false, 1};
+  spec::RunSpec base = run_with(DType::bfloat16, 3);
+  base.parallel.use_megatron_fsdp = base.parallel.reduce_every_microbatch = true;
+  std::map<std::string, std::string> files[2];
+  for (const bool params : {false, true}) {
+    spec::RunSpec run = base;
+    run.parallel.data_parallel_sharding_strategy =
+        params ? spec::ShardingStrategy::optim_grads_params : spec::ShardingStrategy::no_shard;
+    run.checkpoint.save = folder / (params ? "params" : "none");
+    train_small(complete(run, layout), sequences());
+    files[params] = megatron::testing::folder_bytes(*run.checkpoint.save);
+    std::erase_if(files[params], [](const auto& file) { return file.first.find(".safetensors") == std::string::npos; });
+  }
+  EXPECT_FALSE(files[0].empty());
+  EXPECT_TRUE(files[0] == files[1]);
+  spec::RunSpec on = base;
+  on.batch.train_iters = 5;
+  on.parallel.data_parallel_sharding_strategy = spec::ShardingStrategy::optim_grads_params;
+  spec::RunSpec plain = on;
+  plain.parallel.data_parallel_sharding_strategy = spec::ShardingStrategy::no_shard;
+  on.checkpoint.load = folder / "none";
+  plain.checkpoint.load = folder / "params";
+  const SmallResult a = train_small(complete(on, layout), sequences());
+  const SmallResult b = train_small(complete(plain, layout), sequences());
+  ASSERT_EQ(a.steps.size(), 2U);
+  EXPECT_EQ(a.steps.back().loss, b.steps.back().loss);
+  EXPECT_EQ(a.weights, b.weights);
+}
+
+/// With half of values, gradients and state each; between steps nothing is whole.
+TEST(Precision, StageThreeHalvesEverything) {
+  using Kind = MemoryKind;
+  const Kind kinds[] = {Kind::parameter, Kind::gradient, Kind::optimizer, Kind::main_parameter};
+  std::map<Kind, double> live[2];
+  for (const bool shared : {false, true}) {
+    spec::RunSpec run = run_with(DType::bfloat16, 2);
+    run.parallel.use_megatron_fsdp = shared;
+    SmallOptions options = sequences();
+    options.hooks.after_step = [&, shared](RankParts& parts, const StepReport&) {
+      if (!parts.is_main()) return;
+      for (const Kind kind : kinds)
+        live[shared][kind] = static_cast<double>(parts.exec().allocator().tracker().live(kind));
+    };
+    train_small(complete(run, {1, 1, 2, false, 2}), options);
+  }
+  for (const Kind kind : kinds) EXPECT_NEAR(live[1][kind] / live[0][kind], 0.5, 0.05) << tensor::memory_kind_name(kind);
+}
+
+/// Values, shards and the next update after evaluations: a run in shards evaluates and logs norms as any other.
+TEST(Precision, StageThreeEvaluatesAndMeasuresAlike) {
+  SmallResult results[2];
+  for (const bool params : {false, true}) {
+    spec::RunSpec run = run_with(DType::float32, 4);
+    run.parallel.use_megatron_fsdp = true;
+    run.parallel.data_parallel_sharding_strategy =
+        params ? spec::ShardingStrategy::optim_grads_params : spec::ShardingStrategy::optim_grads;
+    run.batch.eval_interval = 2;
+    run.batch.eval_iters = 1;
+    run.log.log_params_norm = run.log.log_num_zeros_in_grad = true;
+    SmallOptions options = sequences();
+    options.valid = make_sequences(64, 16, 61);
+    results[params] = train_small(complete(run, {2, 1, 2, true, 2}), options);
+  }
+  ASSERT_EQ(results[0].steps.size(), results[1].steps.size());
+  for (std::size_t i = 0; i < results[0].steps.size(); ++i) {
+    EXPECT_EQ(results[0].steps[i].params_norm, results[1].steps[i].params_norm);
+    EXPECT_EQ(results[0].steps[i].num_zeros, results[1].steps[i].num_zeros);
+    EXPECT_EQ(results[0].steps[i].grad_norm, results[1].steps[i].grad_norm);
+  }
+  EXPECT_GT(results[0].steps.back().params_norm, 0.0);
+  EXPECT_EQ(results[0].weights, results[1].weights);
+}
+
 /// A rank that fails while values are gathered ends the run with its own error.
 TEST(Precision, AFaultDuringTheGatherEndsTheRun) {
-  spec::RunSpec run = run_with(DType::bfloat16, 3);
-  run.parallel.use_distributed_optimizer = true;
-  run.parallel.ddp_bucket_size = 500;
-  run.fault.inject_fault = "rank=1,iteration=2,kind=throw";
-  try {
-    train_small(complete(run, {1, 1, 2, false, 2}), sequences());
-    FAIL() << "the run did not fail";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("injected fault"), std::string::npos) << error.what();
+  for (const auto strategy : {spec::ShardingStrategy::optim, spec::ShardingStrategy::optim_grads_params}) {
+    spec::RunSpec run = run_with(DType::bfloat16, 3);
+    run.parallel.use_megatron_fsdp = true;
+    run.parallel.data_parallel_sharding_strategy = strategy;
+    run.parallel.ddp_bucket_size = 500;
+    run.fault.inject_fault = "rank=1,iteration=2,kind=throw";
+    try {
+      train_small(complete(run, {1, 1, 2, false, 2}), sequences());
+      FAIL() << "the run did not fail";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("injected fault"), std::string::npos) << error.what();
+    }
   }
+}
+
+/// A number in one rank's shard that is not finite ends the run on all ranks and is named, with the rank that owns it.
+TEST(Precision, NanInOneShardIsFound) {
+  spec::RunSpec run = run_with(DType::float32, 3);
+  run.parallel.use_megatron_fsdp = true;
+  SmallOptions options = sequences();
+  std::string name;
+  options.hooks.after_step = [&](RankParts& parts, const StepReport& report) {
+    if (report.iteration != 1 || parts.mesh().dp.rank() != 1) return;
+    for (optim::OwnedPart& part : parts.held_values()) {
+      if (part.range.parameter->name.find("linear_qkv.weight") == std::string::npos) continue;
+      part.value.data<float>()[0] = NAN;
+      name = part.range.parameter->name;
+      return;
+    }
+  };
+  const SmallResult result = train_small(complete(run, {1, 1, 2, false, 2}), options);
+  EXPECT_EQ(result.outcome.reason, EndReason::not_finite);
+  ASSERT_FALSE(name.empty());
+  EXPECT_NE(result.outcome.error.find(name), std::string::npos) << result.outcome.error;
+  EXPECT_NE(result.outcome.error.find("rank 1"), std::string::npos) << result.outcome.error;
 }
 
 }  // namespace

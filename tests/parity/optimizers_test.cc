@@ -75,12 +75,15 @@ TEST_P(Optimizers, EveryLayoutGivesTheNumbersOfOneRank) {
 
 TEST_P(Optimizers, SharedStateKeepsTheBits) {
   const spec::RunSpec run = run_with(GetParam());
-  const parity::Setup plain = {Layout{2, 1, 2, true, 1}};
-  parity::Setup shards = plain;
-  shards.sharding = spec::ShardingStrategy::optim;
-  shards.bucket_size = 3000;
-  const SmallResult a = train_setup(run, plain), b = train_setup(run, shards);
-  EXPECT_TRUE(differences(a, b, run.model, Level::bits).empty()) << joined(differences(a, b, run.model, Level::bits));
+  for (const auto strategy : {spec::ShardingStrategy::optim, spec::ShardingStrategy::optim_grads_params}) {
+    parity::Setup plain = {Layout{2, 1, 2, true, 1}};
+    plain.reduce_every_microbatch = strategy != spec::ShardingStrategy::optim;
+    parity::Setup shards = plain;
+    shards.sharding = strategy;
+    shards.bucket_size = 3000;
+    const SmallResult a = train_setup(run, plain), b = train_setup(run, shards);
+    EXPECT_TRUE(differences(a, b, run.model, Level::bits).empty()) << joined(differences(a, b, run.model, Level::bits));
+  }
 }
 
 TEST_P(Optimizers, StageCutsKeepTheBits) {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/safetensors.h"
+#include "kernels/elementwise.h"
 #include "made_parameter.h"
 #include "support/reference_data.h"
 #include "support/run_ranks.h"
@@ -50,6 +51,36 @@ TEST(Optimizer, AdamWThreeSteps) {
     EXPECT_EQ(optimizer.num_updates(), 3);
     EXPECT_EQ(p->version, 3U);
   });
+}
+
+/// Without gradients matrices shrink by the decay alone, also where one update is far below the spacing of bfloat16;
+/// norm weights and biases stay.
+TEST(Optimizer, DecayAloneShrinksMatrices) {
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    alone([&](mesh::Rank& rank) {
+      auto matrix = made_parameter(rank.exec, "w", 2, 2);
+      auto norm = made_parameter(rank.exec, "n", 2, 0);
+      for (const auto& p : {matrix.get(), norm.get()}) {
+        p->value = rank.exec.empty(p->value.shape(), dtype, MemoryKind::parameter);
+        p->main_grad = rank.exec.zeros(p->value.shape(), DType::float32, MemoryKind::gradient);
+      }
+      Optimizer optimizer(rank, std::vector{matrix.get(), norm.get()}, spec::OptimizerSpec{});
+      for (nn::Parameter* p : {matrix.get(), norm.get()}) {
+        Tensor wide = rank.exec.empty(p->value.shape(), DType::float32);
+        for (std::int64_t i = 0; i < wide.numel(); ++i) wide.data<float>()[i] = 1.5F;
+        kernels::copy(rank.exec, wide, p->value);
+        optimizer.set_main_weight(*p, wide);
+      }
+      for (int step = 0; step < 1000; ++step) optimizer.step(update(1e-4, 0.1));
+      Tensor wide = rank.exec.empty({2, 2}, DType::float32), still = rank.exec.empty({2}, DType::float32);
+      kernels::copy(rank.exec, matrix->value, wide);
+      kernels::copy(rank.exec, norm->value, still);
+      const double expected = 1.5 * std::pow(1.0 - 1e-5, 1000);  // about one per cent less
+      const Tensor main = dtype == DType::float32 ? wide : optimizer.states()[0].tensor;
+      EXPECT_NEAR(main.data<float>()[0], expected, 1e-4);
+      EXPECT_NEAR(wide.data<float>()[0], expected, dtype == DType::float32 ? 1e-4 : 0.004);
+      EXPECT_EQ(still.data<float>()[1], 1.5F);
+    });
 }
 
 TEST(Optimizer, StatesAreNamed) {

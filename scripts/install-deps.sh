@@ -8,7 +8,7 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libhwy-dev libopenmpi-dev openmpi-bin nlohmann-json3-dev libyaml-cpp-dev
-       libxxhash-dev)
+       libxxhash-dev libpcre2-dev libutf8proc-dev)
 demo=(bible-kjv bible-kjv-text)
 test=(libgtest-dev iproute2)
 bench=(libbenchmark-dev)

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "tokenizer/byte_level.h"
+#include "tokenizer/identity.h"
 #include "tokenizer/null_tokenizer.h"
 
 namespace megatron::tokenizer {
@@ -46,7 +47,29 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   throw ConfigError(str_cat("--tokenizer-type ", type, ": unknown; nearest is ", nearest, " (", built, ")"));
 }
 
+std::string hash_of_identity(nlohmann::json identity) {
+  identity.erase("files");
+  const std::string text = identity.dump();
+  const std::array<std::string_view, 1> parts = {text};
+  return content_digest(parts);
+}
+
+/// True if the text's last bytes begin a UTF-8 character that further bytes may complete, or are the mark that
+/// decoders put in place of such bytes.
+bool ends_inside_character(std::string_view text) {
+  if (text.ends_with("\xef\xbf\xbd")) return true;
+  for (std::size_t back = 1; back <= 3 && back <= text.size(); ++back) {
+    const auto byte = static_cast<unsigned char>(text[text.size() - back]);
+    if ((byte & 0xc0) == 0x80) continue;
+    const std::size_t length = byte >= 0xf0 && byte < 0xf5 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc2 ? 2 : 1;
+    return byte < 0xf5 && length > back;
+  }
+  return false;
+}
+
 }  // namespace
+
+std::span<const std::string_view> tokenizer_types() { return kBuilt; }
 
 std::unique_ptr<Tokenizer> create_tokenizer(const std::string& type, const TokenizerOptions& options) {
   if (type == "ByteLevel") return std::make_unique<ByteLevel>();
@@ -61,11 +84,55 @@ std::unique_ptr<Tokenizer> tokenizer_from_identity(std::string_view identity) {
   const nlohmann::json json = nlohmann::json::parse(identity, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("type") || !json["type"].is_string())
     throw ConfigError(str_cat("not the identity of a tokenizer: ", identity.substr(0, 80)));
-  const auto number = [&json](const char* key) -> std::optional<std::int64_t> {
-    if (!json.contains(key) || !json[key].is_number_integer()) return std::nullopt;
-    return json[key].get<std::int64_t>();
+  const TokenizerOptions options = options_of_identity(identity);
+  auto made = create_tokenizer(json["type"].get<std::string>(), options);
+  if (json.contains("content") && made->identity_hash() != hash_of_identity(json))
+    throw ConfigError(str_cat("the tokenizer ", made->type(), " at ", json.value("files", nlohmann::json()).dump(),
+                              " is not the one that was used before: the files hold something else now"));
+  return made;
+}
+
+void Tokenizer::encode(std::string_view text, const EncodeOptions& options, std::vector<std::int64_t>& ids) const {
+  const auto add_end = [&](const char* name, const std::optional<std::int64_t>& id) {
+    if (!id) throw ConfigError(str_cat("the tokenizer ", type(), " has no token for ", name, " of a text"));
+    ids.push_back(*id);
   };
-  return create_tokenizer(json["type"].get<std::string>(), {number("vocab_size"), number("eod_id"), number("pad_id")});
+  const EndMarks own = options.ends == TextEnds::model ? model_ends() : EndMarks{};
+  if (options.ends == TextEnds::bos || options.ends == TextEnds::both) add_end("the beginning", bos());
+  ids.insert(ids.end(), own.before.begin(), own.before.end());
+  if (options.parse_special)
+    encode_special(text, ids);
+  else
+    encode(text, ids);
+  ids.insert(ids.end(), own.after.begin(), own.after.end());
+  if (options.ends == TextEnds::eos || options.ends == TextEnds::both) add_end("the end", eod());
+}
+
+std::string Tokenizer::piece(std::int64_t id) const {
+  const std::array<std::int64_t, 1> one = {id};
+  return decode(one, "<eod>");
+}
+
+std::string Tokenizer::identity_hash() const { return hash_of_identity(nlohmann::json::parse(identity_json())); }
+
+std::string StreamDecoder::push(std::int64_t id) {
+  ids_.push_back(id);
+  return take(/*all=*/false);
+}
+
+std::string StreamDecoder::finish() { return take(/*all=*/true); }
+
+// The ids given out before stay in front of the waiting ones, so that what a decoder does at the edge of a text
+// (a space that is dropped, a word mark) happens only once.
+std::string StreamDecoder::take(bool all) {
+  if (given_ids_ == ids_.size()) return "";
+  const std::string before = tokenizer_.decode(std::span(ids_).first(given_ids_));
+  std::string text = tokenizer_.decode(ids_);
+  if (text.size() < before.size()) return "";
+  if (!all && ends_inside_character(text)) return "";
+  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(given_ids_));
+  given_ids_ = ids_.size();
+  return text.substr(before.size());
 }
 
 }  // namespace megatron::tokenizer

@@ -1,0 +1,73 @@
+// Byte-pair encoding of byte strings: a vocabulary of byte strings, merges, and the fast path from text to ids that
+// GPT-2's, tiktoken's and HuggingFace's byte-level tokenizers share.
+// Immutable for its users and shared by threads; short words that were seen are remembered (at most a few MiB).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/bpe.h"
+#include "tokenizer/pretokenizer.h"
+
+namespace megatron::tokenizer {
+
+class WordCache;
+
+struct ByteBpeConfig {
+  std::vector<std::string> vocabulary;  // bytes of each id; empty: the id stands for no bytes
+  std::vector<BpeMerge> merges;
+  /// A piece that is in the vocabulary becomes its id without merging (tiktoken; HuggingFace's ignore_merges).
+  bool whole_pieces_first = false;
+  /// Id of bytes that the vocabulary does not have; unset: they vanish, as in HuggingFace's BPE without unk_token.
+  std::optional<std::uint32_t> unknown = {};
+};
+
+class ByteBpe {
+ public:
+  /// Throws ConfigError if two ids stand for the same bytes.
+  explicit ByteBpe(ByteBpeConfig config);
+  ~ByteBpe();
+  ByteBpe(ByteBpe&&) noexcept;
+
+  /// Appends the ids of `text`, cut by `splitter`.
+  void encode(std::string_view text, const Splitter& splitter, std::vector<std::int64_t>& ids) const;
+  /// Appends the ids of one piece.
+  void encode_piece(std::string_view piece, std::vector<std::int64_t>& ids) const;
+
+  /// Number of ids of the vocabulary, those without bytes included.
+  std::size_t size() const { return offsets_.size() - 1; }
+  /// The bytes of an id below size().
+  std::string_view bytes(std::size_t id) const {
+    return std::string_view(text_).substr(offsets_[id], offsets_[id + 1] - offsets_[id]);
+  }
+  /// The id that stands for exactly these bytes.
+  std::optional<std::uint32_t> id_of(std::string_view bytes) const;
+
+ private:
+  void encode_uncached(std::string_view piece, std::vector<std::uint32_t>& ids) const;
+  void index_vocabulary();
+
+  BpeMerges merges_;
+  bool whole_pieces_first_;
+  std::optional<std::uint32_t> unknown_;
+  std::uint32_t byte_ids_[256];
+  std::string text_;  // all pieces, one after the other
+  std::vector<std::size_t> offsets_;
+  std::vector<std::uint32_t> index_;  // hash table of ids by bytes
+  std::unique_ptr<WordCache> cache_;
+};
+
+/// The merges that a list of byte strings with ranks = ids stands for (tiktoken): each piece of two bytes or more is
+/// what the merges of lower rank leave of it, in two parts. Pieces that those do not leave in two parts have no merge.
+std::vector<BpeMerge> merges_of_ranks(const std::vector<std::string>& pieces);
+
+/// GPT-2's visible spelling of bytes ("Ġ" is a space), which vocab.json, merges.txt and tokenizer.json use.
+std::string bytes_to_visible(std::string_view bytes);
+/// The bytes; unset if a character is no spelling of a byte.
+std::optional<std::string> visible_to_bytes(std::string_view visible);
+
+}  // namespace megatron::tokenizer

@@ -204,11 +204,11 @@ void compare_slices(const Case& p, const Operands<T, R>& inputs, Draw& draw, std
 }
 
 template <typename T, typename R>
-void is_invariant(const std::vector<Case>& shapes) {
+void is_invariant(const std::vector<Case>& shapes, std::int64_t padding = 3) {
   Draw draw;
   for (const Case& p : shapes) {
     TestExecutor first(1);
-    const Operands<T, R> inputs(first, p, 3);
+    const Operands<T, R> inputs(first, p, padding);
     std::vector<float> seen;
     for (const std::string& isa : supported_isas()) {
       if (isa == "scalar") continue;  // held to the contract by the smaller cases above; too slow for these
@@ -239,6 +239,15 @@ TEST(MatmulBFloat16, matmul_slice_invariance) {
                                     {1030, 70, 1700, false, false, false},
                                     {300, 710, 2000, false, true, false},
                                     {20, 4300, 1601, false, false, false}});
+}
+
+// Rows of whole pairs, and some that are a multiple of 4 KiB apart: A may be read where it is.
+TEST(MatmulBFloat16, slice_invariance_with_rows_of_whole_pairs) {
+  is_invariant<BFloat16, float>({{150, 450, 902, false, true, false}, {300, 710, 2044, false, false, true}}, 4);
+  is_invariant<BFloat16, BFloat16>({{150, 450, 900, false, true, false},
+                                    {1030, 70, 1700, false, false, false},
+                                    {300, 710, 2044, false, true, false}},
+                                   4);
 }
 
 TEST(MatmulFloat16, matmul_slice_invariance) {
@@ -353,6 +362,43 @@ TEST(MatmulBFloat16, ComparesWithTheSmallestNormalAfterRounding) {
     }
   EXPECT_GT(zeros, 100);
   EXPECT_GT(kept, 100);
+}
+
+// Sums of chunks are added without flushing: what is subnormal then is rounded as such, beside infinities and NaN.
+TEST(MatmulBFloat16, RoundsSubnormalSumsOfChunks) {
+  constexpr std::int64_t kRows = 29, kColumns = 77, kDepth = 2 * kMatmulChunk;
+  const auto a = [](std::int64_t i, std::int64_t k) {
+    return k == 0 ? 0x1p-60F : k == kMatmulChunk ? -0x1p-60F * (1.0F + static_cast<float>(i) / 32) : 0.0F;
+  };
+  const auto b = [](std::int64_t k, std::int64_t j) {
+    if (k != 0 && k != kMatmulChunk) return 0.0F;
+    if (j == 40) return HUGE_VALF;  // infinity less infinity
+    const float size = j % 3 == 0 ? 0x1p-64F : 0x1p-30F;
+    return k == 0 ? size * (1.0F + static_cast<float>(j % 64) / 64) : size;
+  };
+  const std::vector<float> got = same_with_and_without_pairs([&](Executor& exec) {
+    const Tensor left =
+        make_tensor<BFloat16>(exec, {kRows, kDepth}, [&](auto at) { return a(at / kDepth, at % kDepth); });
+    const Tensor right =
+        make_tensor<BFloat16>(exec, {kDepth, kColumns}, [&](auto at) { return b(at / kColumns, at % kColumns); });
+    Tensor c = exec.empty({kRows, kColumns}, DType::bfloat16);
+    matmul(exec, left, Transpose::no, right, Transpose::no, c);
+    std::vector<float> elements = floats(values<BFloat16>(c));
+    for (float& x : elements) x = std::isnan(x) ? std::nanf("") : x;
+    return elements;
+  });
+  std::int64_t subnormal = 0, nan = 0;
+  for (std::int64_t i = 0; i < kRows; ++i)
+    for (std::int64_t j = 0; j < kColumns; ++j) {
+      const float actual = got[static_cast<std::size_t>(i * kColumns + j)];
+      const float expected = element_by_contract<BFloat16, BFloat16>(
+          kDepth, false, 0, [&](std::int64_t k) { return a(i, k); }, [&](std::int64_t k) { return b(k, j); });
+      EXPECT_TRUE(std::isnan(expected) ? std::isnan(actual) : same_bits({expected}, {actual})) << i << ' ' << j;
+      subnormal += std::fpclassify(expected) == FP_SUBNORMAL;
+      nan += std::isnan(expected);
+    }
+  EXPECT_GT(subnormal, 300);
+  EXPECT_EQ(nan, kRows);
 }
 
 // Every pattern times one, as float and rounded back.

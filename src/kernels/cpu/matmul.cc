@@ -15,6 +15,9 @@
 // Blocks otherwise, and always on one thread: rows × ranges of K; for each, all threads pack A (and B), then tasks of
 // some columns (or rows) are claimed one by one.
 //
+// A by rows in pairs of bfloat16 is not packed where its rows are apart enough in the cache: a unit lies there as the
+// tiles take it.
+//
 // Either way a thread keeps a packed block of B in its L2 cache, a group of chunks of K deep, and runs all its row
 // tiles over it, group after group. A tile goes through the chunks of a group before the next tile comes.
 //
@@ -30,7 +33,6 @@ namespace {
 constexpr std::int64_t kRowBlock = 1024;
 constexpr std::int64_t kMaxDepthChunks = 8;
 constexpr std::int64_t kPackedTiles = 8;     // tiles of A that are packed at a time
-constexpr std::int64_t kPackedRows = 4;      // and rows of a transposed A
 constexpr std::int64_t kGroupUnits = 384;    // of one column of B: a group of chunks, 288 KiB for 192 columns
 constexpr std::int64_t kStripePanels = 128;  // columns whose sums are kept in scratch at a time
 constexpr std::int64_t kUnitBytes = 4;
@@ -47,10 +49,10 @@ struct Sizes {
       : chunk_units(kMatmulChunk / kernels.packing.unit_elements),
         // Floats fill the cache with one chunk.
         group_chunks(kernels.packing.unit_elements == 1 ? 1 : kGroupUnits / chunk_units),
-        column_step(round_up(kernels.tiles->max_rows, 4)),
+        column_step(round_up(kernels.size.max_rows, 4)),
         tile_units(
-            round_up(std::max(kernels.tiles->max_rows * kernels.packing.row_stride, column_step * chunk_units), 16)),
-        panel_units(chunk_units * kernels.tiles->panel_columns) {}
+            round_up(std::max(kernels.size.max_rows * kernels.packing.row_stride, column_step * chunk_units), 16)),
+        panel_units(chunk_units * kernels.size.panel_columns) {}
 };
 
 // K of one block, whole groups: packed A shall stay well below the third-level cache, and shorter blocks cost barriers.
@@ -71,6 +73,13 @@ struct KeptSums {
   std::int64_t step = 0;
 };
 
+// Tiles read A where it is: rows of whole units that do not all fall on one set of the first-level cache.
+bool reads_in_place(const MatmulProblem& p, const ProductKernels& kernels) {
+  constexpr std::int64_t kSameSet = 4096;
+  return kernels.in_pairs && !p.transpose_a && p.k % 2 == 0 && p.a_step % kUnitBytes == 0 && p.a_step % kSameSet != 0 &&
+         reinterpret_cast<std::uintptr_t>(p.a) % kUnitBytes == 0;
+}
+
 // One block of rows and range of K.
 class Block {
  public:
@@ -82,21 +91,22 @@ class Block {
         kernels_(kernels),
         packing_(kernels.packing),
         sizes_(kernels),
-        width_(kernels.tiles->panel_columns),
+        width_(kernels.size.panel_columns),
         element_(kernels.packing.element_bytes),
         sums_(sums),
         rows_(rows),
         depth_(depth),
-        tiles_(ceil_div(rows.end - rows.begin, kernels.tiles->max_rows)),
+        tiles_(ceil_div(rows.end - rows.begin, kernels.size.max_rows)),
         chunks_(ceil_div(depth.end - depth.begin, kMatmulChunk)),
         group_chunks_(std::min(sizes_.group_chunks, chunks_)),
-        cut_(*kernels.tiles, problem.n, tiles_, num_threads()),
+        in_place_(reads_in_place(problem, kernels)),
+        cut_(kernels.size, problem.n, tiles_, num_threads()),
         packed_a_(scratch),
         packed_b_(scratch + tiles_ * chunks_ * sizes_.tile_units) {}
 
   void run() {
     const std::int64_t groups = ceil_div(tiles_, kPackedTiles);
-    const std::int64_t a_tasks = groups * chunks_, b_tasks = cut_.shared ? cut_.panels * chunks_ : 0;
+    const std::int64_t a_tasks = in_place_ ? 0 : groups * chunks_, b_tasks = cut_.shared ? cut_.panels * chunks_ : 0;
     for_each(a_tasks + b_tasks, [&](std::int64_t task, int) {
       if (task < a_tasks)
         pack_a(part(tiles_, groups, task / chunks_), task % chunks_);
@@ -153,16 +163,11 @@ class Block {
       }
       return;
     }
-    // Some rows of the source at a time for all tiles: they are contiguous there, and the rows far apart.
-    for (std::int64_t k = depth.begin; k < depth.end; k += kPackedRows) {
-      const std::int64_t count = std::min(kPackedRows, depth.end - k);
-      const std::int64_t unit = (k - depth.begin) / packing_.unit_elements;
-      for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-        const Range rows = tile_rows(tile);
-        packing_.pack_columns(a_at(rows.begin, k), p_.a_step, rows.end - rows.begin, count,
-                              packed_tile(tile, chunk) + unit * sizes_.column_step, sizes_.column_step);
-      }
-    }
+    const Range rows{tile_rows(tiles.begin).begin, tile_rows(tiles.end - 1).end};
+    const std::int64_t height = tile_rows(tiles.begin).end - rows.begin, count = tiles.end - tiles.begin;
+    const std::int64_t low = height * count - (rows.end - rows.begin);
+    packing_.pack_columns(a_at(rows.begin, depth.begin), p_.a_step, {height, count - low, low}, depth.end - depth.begin,
+                          packed_tile(tiles.begin, chunk), sizes_.column_step, chunks_ * sizes_.tile_units);
   }
 
   void pack_shared(std::int64_t panel, std::int64_t chunk) const {
@@ -194,23 +199,28 @@ class Block {
           pack_b(panels, c, own + (c - group.begin) * sizes_.panel_units, panels_step);
       const float* b = cut_.shared ? shared_panel(panels.begin, chunk) : own;
       LineWalk ahead = next_source(column_task, group.end);
-      const std::int64_t lines = ceil_div(ahead.count(), num_tiles);
+      const std::int64_t lines = ceil_div(ahead.count(), num_tiles * (group.end - group.begin));
       for (std::int64_t tile = tiles.begin; tile < tiles.end; ++tile) {
-        LineWalk next_tile =
-            tile + 1 < tiles.end ? packed_lines(tile + 1, group.begin) : packed_lines(tiles.begin, group.end);
-        const std::int64_t tile_lines = ceil_div(next_tile.count(), panels.end - panels.begin);
-        for (std::int64_t panel = panels.begin; panel < panels.end; ++panel) {
-          ahead.prefetch(lines);
-          next_tile.prefetch(tile_lines);
-          compute_tile(tile, group, panel, b + (panel - panels.begin) * panels_step);
-        }
+        LineWalk next_tile = tile + 1 < tiles.end ? a_lines(tile + 1, group.begin) : a_lines(tiles.begin, group.end);
+        const std::int64_t tile_lines =
+            ceil_div(next_tile.count(), (panels.end - panels.begin) * (group.end - group.begin));
+        for (std::int64_t panel = panels.begin; panel < panels.end; ++panel)
+          compute_tile(tile, group, panel, b + (panel - panels.begin) * panels_step,
+                       {&next_tile, tile_lines, &ahead, lines});
       }
     }
   }
 
-  // A packed tile of the group of chunks from `chunk` on: the first panel would wait for it, its rows are too many
-  // streams for the hardware to follow.
-  LineWalk packed_lines(std::int64_t tile, std::int64_t chunk) const {
+  // A tile of the group of chunks from `chunk` on: the first panel would wait for it, its rows are too many streams for
+  // the hardware to follow.
+  LineWalk a_lines(std::int64_t tile, std::int64_t chunk) const {
+    if (chunk >= chunks_) return {};
+    if (in_place_) {
+      const Range rows = tile_rows(tile);
+      const std::int64_t begin = chunk_depth(chunk).begin;
+      const std::int64_t end = std::min(depth_.end, begin + group_chunks_ * kMatmulChunk);
+      return {a_at(rows.begin, begin), p_.a_step, rows.end - rows.begin, (end - begin) * element_};
+    }
     const std::int64_t units = std::min(group_chunks_, chunks_ - chunk) * sizes_.tile_units;
     return {reinterpret_cast<const std::byte*>(packed_tile(tile, chunk)), 0, 1, units * kUnitBytes};
   }
@@ -238,30 +248,54 @@ class Block {
     return {source, p_.b_step, count, width * element_};
   }
 
+  // What is fetched while a tile runs, lines per chunk.
+  struct Ahead {
+    LineWalk* a;
+    std::int64_t a_lines;
+    LineWalk* b;
+    std::int64_t b_lines;
+  };
+
   // One tile over a group of chunks; `b`: its panel of the first of them.
-  void compute_tile(std::int64_t tile, Range group, std::int64_t panel, const float* b) const {
+  void compute_tile(std::int64_t tile, Range group, std::int64_t panel, const float* b, const Ahead& ahead) const {
     alignas(64) float own[kMaxTileRows * kMaxPanelColumns];
     const Range rows = tile_rows(tile), columns = columns_of({panel, panel + 1});
-    const std::int64_t height = rows.end - rows.begin, width = columns.end - columns.begin;
+    const Range last = chunk_depth(group.end - 1);
+    const std::int64_t unit = packing_.unit_elements;
     std::byte* const c = p_.c + rows.begin * p_.c_step;
+    const bool single = p_.result == DType::float32;
     float* sums = own;
-    std::int64_t step = kMaxPanelColumns;
-    if (p_.result == DType::float32) {
+    std::int64_t sums_step = kMaxPanelColumns;
+    if (single) {
       sums = reinterpret_cast<float*>(c) + columns.begin;
-      step = p_.c_step / kUnitBytes;
+      sums_step = p_.c_step / kUnitBytes;
     } else if (sums_.data != nullptr) {
       sums = sums_.data + (rows.begin - rows_.begin) * sums_.step + columns.begin;
-      step = sums_.step;
+      sums_step = sums_.step;
     }
-    for (std::int64_t chunk = group.begin; chunk < group.end; ++chunk, b += sizes_.panel_units) {
-      const Range depth = chunk_depth(chunk);
-      const std::int64_t units = round_up(depth.end - depth.begin, packing_.padded_to) / packing_.unit_elements;
-      const auto run = kernels_.flushing ? &run_flushing_tile : &run_tile;
-      run(*kernels_.tiles, !p_.transpose_a, packed_tile(tile, chunk), sizes_.column_step, b, width_, height, width,
-          units, sums, step, p_.accumulate || depth.begin > 0);
-    }
-    if (p_.result != DType::float32 && chunk_depth(group.end - 1).end == p_.k)
-      kernels_.store_tile(sums, step, height, width, c + columns.begin * element_, p_.c_step);
+    kernels_.run({in_place_ ? reinterpret_cast<const float*>(a_at(rows.begin, chunk_depth(group.begin).begin))
+                            : packed_tile(tile, group.begin),
+                  in_place_ ? sizes_.chunk_units : sizes_.tile_units,
+                  !p_.transpose_a,
+                  p_.transpose_a ? sizes_.column_step
+                  : in_place_    ? p_.a_step / kUnitBytes
+                                 : packing_.row_stride,
+                  b,
+                  sizes_.panel_units,
+                  rows.end - rows.begin,
+                  columns.end - columns.begin,
+                  group.end - group.begin,
+                  sizes_.chunk_units,
+                  round_up(last.end - last.begin, packing_.padded_to) / unit,
+                  sums,
+                  sums_step,
+                  p_.accumulate || chunk_depth(group.begin).begin > 0,
+                  !single && last.end == p_.k ? c + columns.begin * element_ : nullptr,
+                  single ? 0 : p_.c_step,
+                  ahead.a,
+                  ahead.b,
+                  ahead.a_lines,
+                  ahead.b_lines});
   }
 
   Executor* exec_;
@@ -273,6 +307,7 @@ class Block {
   KeptSums sums_;
   Range rows_, depth_;
   std::int64_t tiles_, chunks_, group_chunks_;
+  bool in_place_;  // A is not packed
   Cut cut_;
   float* packed_a_;
   float* packed_b_;
@@ -281,7 +316,7 @@ class Block {
 // Rows [rows) and panels of columns [panels) of a product.
 MatmulProblem part_of(const MatmulProblem& p, const ProductKernels& kernels, Range rows, Range panels) {
   MatmulProblem q = p;
-  const std::int64_t width = kernels.tiles->panel_columns, element = kernels.packing.element_bytes;
+  const std::int64_t width = kernels.size.panel_columns, element = kernels.packing.element_bytes;
   const std::int64_t column = panels.begin * width;
   q.m = rows.end - rows.begin;
   q.n = std::min(p.n, panels.end * width) - column;
@@ -294,7 +329,7 @@ MatmulProblem part_of(const MatmulProblem& p, const ProductKernels& kernels, Ran
 // On how many stripes of columns the blocks of a product go: so many that their kept sums are no large memory.
 std::int64_t num_stripes(const ProductKernels& kernels, DType result, std::int64_t n, std::int64_t k) {
   if (!keeps_sums(Sizes(kernels), result, k)) return 1;
-  return ceil_div(ceil_div(n, kernels.tiles->panel_columns), kStripePanels);
+  return ceil_div(ceil_div(n, kernels.size.panel_columns), kStripePanels);
 }
 
 // Units of the scratch of a block: packed A and B, not the kept sums.
@@ -302,8 +337,8 @@ std::int64_t block_scratch(const ProductKernels& kernels, std::int64_t m, std::i
                            std::int64_t num_threads) {
   const Sizes sizes(kernels);
   const std::int64_t chunks = ceil_div(std::min(k, depth_block(kernels, m)), kMatmulChunk);
-  const std::int64_t tiles = ceil_div(std::min(m, kRowBlock), kernels.tiles->max_rows);
-  const Cut cut(*kernels.tiles, n, tiles, num_threads);
+  const std::int64_t tiles = ceil_div(std::min(m, kRowBlock), kernels.size.max_rows);
+  const Cut cut(kernels.size, n, tiles, num_threads);
   const std::int64_t panels =
       cut.shared ? chunks * cut.panels : num_threads * kMaxTaskPanels * std::min(chunks, sizes.group_chunks);
   return tiles * chunks * sizes.tile_units + panels * sizes.panel_units;
@@ -314,7 +349,7 @@ struct BlocksScratch {
   std::int64_t blocks, sums;
   BlocksScratch(const ProductKernels& kernels, DType result, std::int64_t m, std::int64_t n, std::int64_t k,
                 std::int64_t num_threads) {
-    const std::int64_t stripes = num_stripes(kernels, result, n, k), width = kernels.tiles->panel_columns;
+    const std::int64_t stripes = num_stripes(kernels, result, n, k), width = kernels.size.panel_columns;
     const std::int64_t panels = ceil_div(n, width), wide = std::min(n, ceil_div(panels, stripes) * width);
     // Stripes of two widths where they are not equal; the narrow one may be packed by all threads together.
     const std::int64_t narrow = std::min(n, std::max<std::int64_t>(1, panels / stripes) * width);
@@ -331,7 +366,7 @@ void compute_blocks(Executor* exec, const MatmulProblem& problem, const ProductK
   const int threads = exec == nullptr ? 1 : exec->num_threads();
   const BlocksScratch sizes(kernels, problem.result, problem.m, problem.n, problem.k, threads);
   const std::int64_t stripes = num_stripes(kernels, problem.result, problem.n, problem.k);
-  const std::int64_t panels = ceil_div(problem.n, kernels.tiles->panel_columns);
+  const std::int64_t panels = ceil_div(problem.n, kernels.size.panel_columns);
   const std::int64_t row_blocks = ceil_div(problem.m, kRowBlock);
   const std::int64_t step = depth_block(kernels, problem.m);
   for (std::int64_t stripe = 0; stripe < stripes; ++stripe) {
@@ -347,7 +382,7 @@ void compute_blocks(Executor* exec, const MatmulProblem& problem, const ProductK
 std::int64_t task_scratch(const ProductKernels& kernels, const Grid& grid, DType result, std::int64_t m, std::int64_t n,
                           std::int64_t k) {
   // Smaller parts may have a deeper block: the largest of both is enough.
-  const std::int64_t high = ceil_div(m, grid.rows), width = ceil_div(n, grid.columns) + kernels.tiles->panel_columns;
+  const std::int64_t high = ceil_div(m, grid.rows), width = ceil_div(n, grid.columns) + kernels.size.panel_columns;
   return round_up(std::max(BlocksScratch(kernels, result, high, width, k, 1).total(),
                            BlocksScratch(kernels, result, m / grid.rows, width, k, 1).total()),
                   16);
@@ -364,7 +399,7 @@ bool is_small(std::int64_t m, std::int64_t n, std::int64_t k) { return 2 * m * n
 std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, DType operands, DType result,
                                   int num_threads) {
   const ProductKernels kernels = product_kernels(operands);
-  const Grid grid(*kernels.tiles, m, n, k, num_threads);
+  const Grid grid(kernels.size, m, n, k, num_threads);
   const std::int64_t units = grid.used
                                  ? num_threads * task_scratch(kernels, grid, result, m, n, k)
                                  : BlocksScratch(kernels, result, m, n, k, is_small(m, n, k) ? 1 : num_threads).total();
@@ -379,12 +414,12 @@ void matmul(Executor& exec, const MatmulProblem& problem, std::byte* scratch) no
   }
   const ProductKernels kernels = product_kernels(problem.operands);
   float* const units = reinterpret_cast<float*>(scratch);
-  const Grid grid(*kernels.tiles, m, n, k, exec.num_threads());
+  const Grid grid(kernels.size, m, n, k, exec.num_threads());
   if (!grid.used) {
     const bool alone = exec.num_threads() == 1 || is_small(m, n, k);
     return compute_blocks(alone ? nullptr : &exec, problem, kernels, units);
   }
-  const std::int64_t panels = ceil_div(n, kernels.tiles->panel_columns);
+  const std::int64_t panels = ceil_div(n, kernels.size.panel_columns);
   const std::int64_t own = task_scratch(kernels, grid, problem.result, m, n, k);
   exec.parallel_for(grid.rows * grid.columns, [&](std::int64_t task, int worker) {
     const Range rows = part(m, grid.rows, task % grid.rows), columns = part(panels, grid.columns, task / grid.rows);

@@ -29,8 +29,8 @@ struct Cut {
   // Columns alone would not keep all threads busy: rows are cut too, and B is packed once by all threads.
   bool shared;
 
-  Cut(const Tiles& kernels, std::int64_t n, std::int64_t tiles, std::int64_t num_threads)
-      : panels(ceil_div(n, kernels.panel_columns)) {
+  Cut(const TileSize& size, std::int64_t n, std::int64_t tiles, std::int64_t num_threads)
+      : panels(ceil_div(n, size.panel_columns)) {
     const std::int64_t wanted = num_threads == 1 ? 1 : 2 * num_threads;
     column_tasks = std::max(ceil_div(panels, kMaxTaskPanels), std::min(wanted, panels / kMinTaskPanels));
     shared = column_tasks < wanted;
@@ -45,43 +45,18 @@ struct Cut {
   Range columns(std::int64_t task) const { return part(panels, column_tasks, task); }
 };
 
-/// The cache lines of a matrix, row after row, fetched into the second-level cache.
-class LineWalk {
- public:
-  LineWalk() = default;
-  /// Rows of row_bytes bytes, `stride` bytes apart.
-  LineWalk(const std::byte* row, std::int64_t stride, std::int64_t rows, std::int64_t row_bytes)
-      : row_(row), stride_(stride), rows_(rows), row_bytes_(row_bytes) {}
-  std::int64_t count() const { return rows_ * ceil_div(row_bytes_, kLine); }
-  void prefetch(std::int64_t lines) {
-    for (; lines > 0 && rows_ > 0 && row_bytes_ > 0; --lines) {
-      __builtin_prefetch(row_ + at_, 0, 2);
-      at_ += kLine;
-      if (at_ < row_bytes_) continue;
-      at_ = 0;
-      row_ += stride_;
-      --rows_;
-    }
-  }
-
- private:
-  static constexpr std::int64_t kLine = 64;
-  const std::byte* row_ = nullptr;
-  std::int64_t stride_ = 0, rows_ = 0, row_bytes_ = 0, at_ = 0;
-};
-
 /// Tasks of rows × columns for which every thread packs for itself.
 struct Grid {
   std::int64_t rows = 1, columns = 1;
   bool used = false;  // else all threads work on one block after the other
 
-  Grid(const Tiles& kernels, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t num_threads) {
+  Grid(const TileSize& size, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t num_threads) {
     if (num_threads == 1 || 2 * m * n * k <= kSmallProduct) return;
     double least = kMostPacking;
     for (std::int64_t tasks = num_threads; tasks <= 4 * num_threads; tasks *= 2)
       for (std::int64_t r = 1; r <= tasks; ++r) {
         const std::int64_t c = tasks / r;
-        if (r * c != tasks || r * kernels.max_rows > m || c * kernels.panel_columns > n) continue;
+        if (r * c != tasks || r * size.max_rows > m || c * size.panel_columns > n) continue;
         const double cost =
             packing(m, n, r, c) + kImbalance * static_cast<double>(num_threads) / static_cast<double>(tasks);
         if (cost >= least) continue;

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -25,39 +26,116 @@ constexpr std::int64_t kPanel = kVectors * kLanes;
 constexpr std::int64_t kRowStride = 208;  // a chunk of 192 units and a line
 constexpr std::int64_t kVectorElements = 2 * kLanes;
 
+// Operands of a tile over one chunk, and what is fetched on the way.
+struct TileStart {
+  const float* a;
+  std::int64_t a_step;
+  const float* b;
+  std::int64_t depth;
+  std::array<LineWalk*, 2> ahead;
+  std::array<std::int64_t, 2> lines;
+};
+
+// Where its sums go: as float32, or rounded.
+struct TileEnd {
+  float* sums;
+  std::int64_t sums_step;
+  bool add;
+  std::byte* rounded;  // or null
+  std::int64_t rounded_step, columns;
+};
+
+// False, and nothing stored, if any sum is subnormal: the instruction that rounds would make it zero.
+template <int kHeight, int kWidth>
+MEGATRON_PAIRS __attribute__((always_inline)) inline bool store_rounded(const __m512 (&sums)[kHeight][kWidth],
+                                                                        const TileEnd& end) {
+  constexpr int kSubnormal = 0x20;
+  __mmask16 subnormal = 0;
+#pragma GCC unroll 16
+  for (int i = 0; i < kHeight; ++i)
+#pragma GCC unroll 16
+    for (int j = 0; j < kWidth; ++j) subnormal = _kor_mask16(subnormal, _mm512_fpclass_ps_mask(sums[i][j], kSubnormal));
+  if (!_kortestz_mask16_u8(subnormal, subnormal)) return false;
+  const auto valid = static_cast<__mmask32>((std::uint64_t{1} << end.columns) - 1);
+  std::byte* to = end.rounded;
+#pragma GCC unroll 16
+  for (int i = 0; i < kHeight; ++i, to += end.rounded_step) {
+    const auto row = (__m512i)_mm512_cvtne2ps_pbh(kWidth == 2 ? sums[i][kWidth - 1] : _mm512_setzero_ps(), sums[i][0]);
+    if (end.columns == kPanel)
+      _mm512_storeu_si512(to, row);
+    else
+      _mm512_mask_storeu_epi16(to, valid, row);
+  }
+  return true;
+}
+
+// False: the sums are stored, and wait for being rounded.
 template <int kHeight, int kWidth, bool kByRow>
-MEGATRON_PAIRS void tile(const float* __restrict a, std::int64_t a_step, const float* __restrict b, std::int64_t b_step,
-                         std::int64_t depth, float* __restrict c, std::int64_t c_step, bool add) {
+MEGATRON_PAIRS bool tile(const TileStart& start, const TileEnd& end) {
   __m512 sums[kHeight][kWidth];
 #pragma GCC unroll 16
   for (int i = 0; i < kHeight; ++i)
 #pragma GCC unroll 16
     for (int j = 0; j < kWidth; ++j) sums[i][j] = _mm512_setzero_ps();
-  for (std::int64_t u = 0; u < depth; ++u) {
+  // Rows of A lie at bases[i / 3] + i % 3 · step: what an address can name.
+  constexpr int kBases = kByRow ? (kHeight + 2) / 3 : 1;
+  const float* bases[kBases];
+  const std::int64_t step = start.a_step;
+#pragma GCC unroll 16
+  for (int i = 0; i < kBases; ++i) bases[i] = start.a + 3 * i * step;
+  const float* b = start.b;
+  const auto add_unit = [&]() __attribute__((always_inline)) MEGATRON_PAIRS {
     __m512bh columns[kWidth];
 #pragma GCC unroll 16
     for (int j = 0; j < kWidth; ++j) columns[j] = (__m512bh)_mm512_loadu_ps(b + j * kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < kHeight; ++i) {
-      const __m512bh factor = (__m512bh)_mm512_set1_ps(kByRow ? a[i * kRowStride] : a[i]);
+      const __m512bh factor = (__m512bh)_mm512_set1_ps(kByRow ? bases[i / 3][i % 3 * step] : bases[0][i]);
 #pragma GCC unroll 16
       for (int j = 0; j < kWidth; ++j) sums[i][j] = _mm512_dpbf16_ps(sums[i][j], factor, columns[j]);
     }
-    a += kByRow ? 1 : a_step;
-    b += b_step;
+#pragma GCC unroll 16
+    for (int i = 0; i < kBases; ++i) bases[i] += kByRow ? 1 : step;
+    b += kPanel;
+  };
+  std::int64_t units = start.depth;
+  // Fetched in between, where loads have time; all at once they would wait for each other.
+  for (std::size_t s = 0; s < 2; ++s) {
+    LineWalk walk = *start.ahead[s];
+    std::int64_t lines = std::min({start.lines[s], walk.count(), units});
+    units -= lines;
+    for (; lines > 0; --lines) {
+      __builtin_prefetch(walk.next(), 0, 2);
+      add_unit();
+    }
+    *start.ahead[s] = walk;
   }
+  for (; units > 0; --units) add_unit();
+  float* const c = end.sums;
+  const std::int64_t c_step = end.sums_step;
   // All loads before the first store: rows of C are often a multiple of 4 KiB apart.
-  if (add) {
+  if (end.add) {
 #pragma GCC unroll 16
     for (int i = 0; i < kHeight; ++i)
 #pragma GCC unroll 16
       for (int j = 0; j < kWidth; ++j)
         sums[i][j] = _mm512_add_ps(_mm512_loadu_ps(c + i * c_step + j * kLanes), sums[i][j]);
   }
+  if (end.rounded != nullptr && store_rounded(sums, end)) return true;
 #pragma GCC unroll 16
   for (int i = 0; i < kHeight; ++i)
 #pragma GCC unroll 16
     for (int j = 0; j < kWidth; ++j) _mm512_storeu_ps(c + i * c_step + j * kLanes, sums[i][j]);
+  return end.rounded == nullptr;
+}
+
+// += or = the finished sums of a chunk, at the right edge of C.
+void put_edge(const float* edge, std::int64_t rows, std::int64_t columns, float* c, std::int64_t c_step, bool add) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) {
+      const float sum = edge[i * kPanel + j];
+      c[i * c_step + j] = add ? c[i * c_step + j] + sum : sum;
+    }
 }
 
 MEGATRON_PAIRS inline __m512i load_first(const std::byte* from, std::int64_t elements) {
@@ -87,15 +165,27 @@ MEGATRON_PAIRS inline Interleaved interleave(__m512i even, __m512i odd) {
   return {_mm512_permutex2var_epi16(even, low, odd), _mm512_permutex2var_epi16(even, high, odd)};
 }
 
-MEGATRON_PAIRS void pack_columns(const std::byte* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth,
-                                 float* tile, std::int64_t tile_step) {
+MEGATRON_PAIRS void pack_columns(const std::byte* a, std::int64_t a_step, TileRows rows, std::int64_t depth,
+                                 float* tile, std::int64_t tile_step, std::int64_t tiles_step) {
   constexpr std::int64_t kAhead = 16;
+  const auto tall = static_cast<__mmask16>((1U << rows.height) - 1), low = static_cast<__mmask16>(tall >> 1);
+  const std::int64_t tiles = rows.tall + rows.low;
   for (std::int64_t k = 0; k < depth; k += 2, a += 2 * a_step, tile += tile_step) {
-    __builtin_prefetch(a + kAhead * a_step);
-    __builtin_prefetch(a + (kAhead + 1) * a_step);
-    const __m512i even = load_first(a, rows);
-    const __m512i odd = k + 1 < depth ? load_first(a + a_step, rows) : _mm512_setzero_si512();
-    _mm512_storeu_si512(tile, interleave(even, odd).low);
+    // Beyond an odd depth: zeros.
+    const __mmask16 has_odd = k + 1 < depth ? 0xFFFF : 0;
+    const std::byte *even = a, *odd = has_odd != 0 ? a + a_step : a;
+    float* to = tile;
+    for (std::int64_t t = 0; t < tiles; ++t, to += tiles_step) {
+      const __mmask16 valid = t < rows.tall ? tall : low;
+      const std::int64_t height = t < rows.tall ? rows.height : rows.height - 1;
+      __builtin_prefetch(even + kAhead * a_step);
+      __builtin_prefetch(odd + kAhead * a_step);
+      const __m256i first = _mm256_maskz_loadu_epi16(valid, even);
+      const __m256i second = _mm256_maskz_loadu_epi16(valid & has_odd, odd);
+      _mm512_storeu_si512(to, interleave(_mm512_castsi256_si512(first), _mm512_castsi256_si512(second)).low);
+      even += 2 * height;
+      odd += 2 * height;
+    }
   }
 }
 
@@ -169,10 +259,11 @@ MEGATRON_PAIRS void pack_transposed(const std::byte* b, std::int64_t b_step, std
   for (std::int64_t u = 0; u < units; ++u) std::fill(panel + u * kPanel + columns, panel + (u + 1) * kPanel, 0.0F);
 }
 
+using TileFunction = bool (*)(const TileStart& start, const TileEnd& end);
+using TileTable = std::array<std::array<TileFunction, kVectors>, kRows>;
 template <bool kByRow, std::size_t... kHeights>
-constexpr std::array<std::array<TileKernel, 2>, kMaxTileRows> table(std::index_sequence<kHeights...>) {
-  return {{{&tile<static_cast<int>(kHeights) + 1, kVectors / 2, kByRow>,
-            &tile<static_cast<int>(kHeights) + 1, kVectors, kByRow>}...}};
+constexpr TileTable table(std::index_sequence<kHeights...>) {
+  return {{{&tile<static_cast<int>(kHeights) + 1, 1, kByRow>, &tile<static_cast<int>(kHeights) + 1, 2, kByRow>}...}};
 }
 
 /// One lane of the instruction.
@@ -192,6 +283,20 @@ class Step {
     return below ? std::copysign(0.0F, sum) : sum;
   }
 };
+
+MEGATRON_PAIRS void run_conversion(const float* sums, BFloat16* results) {
+  const __m512 zero = _mm512_setzero_ps();
+  _mm512_mask_storeu_epi16(results, 0xFFFF, (__m512i)_mm512_cvtne2ps_pbh(zero, _mm512_loadu_ps(sums)));
+}
+
+// But for subnormals.
+bool converts_as_described(const float* sums) {
+  BFloat16 rounded[kLanes];
+  run_conversion(sums, rounded);
+  for (int i = 0; i < kLanes; ++i)
+    if (std::fpclassify(sums[i]) != FP_SUBNORMAL && rounded[i].bits != BFloat16(sums[i]).bits) return false;
+  return true;
+}
 
 MEGATRON_PAIRS void run_instruction(const float* sums, const BFloat16* a, const BFloat16* b, float* results) {
   const __m512 sum =
@@ -226,6 +331,7 @@ bool check_instruction() {
         const std::uint32_t upper = with_exponent(more[0], kind.sums, kind.num_sums);
         sums[i] = std::bit_cast<float>((upper << 16) | (more[1] % 3 == 0 ? 0 : more[2] >> 16));
       }
+      if (!converts_as_described(sums)) return false;
       run_instruction(sums, a, b, results);
       for (int i = 0; i < kLanes; ++i) {
         const float expected = Step::described(sums[i], a + 2 * i, b + 2 * i);
@@ -249,10 +355,36 @@ bool pair_instruction_rounds_as_described() {
   return right;
 }
 
-const Tiles& pair_tiles() {
-  static constexpr Tiles tiles = {kRows, kPanel / 2, kPanel, table<true>(std::make_index_sequence<kRows>()),
-                                  table<false>(std::make_index_sequence<kRows>())};
-  return tiles;
+TileSize pair_tile_size() { return {kRows, kLanes, kPanel}; }
+
+bool run_pair_tile(const TileRun& run) {
+  static constexpr TileTable by_row = table<true>(std::make_index_sequence<kRows>()),
+                             by_column = table<false>(std::make_index_sequence<kRows>());
+  const std::size_t vectors = run.columns <= kLanes ? 1 : 2;
+  const TileFunction function =
+      (run.a_by_row ? by_row : by_column)[static_cast<std::size_t>(run.rows - 1)][vectors - 1];
+  // A full vector would touch what lies beyond.
+  const bool at_edge = run.rounded_step == 0 && run.columns % kLanes != 0;
+  alignas(64) float edge[kRows * kPanel];
+  TileStart start{
+      run.a, run.a_step, run.b, run.chunk_units, {run.next_a, run.next_b}, {run.next_a_lines, run.next_b_lines}};
+  bool rounded = true;
+  // A gradient is seldom in a cache.
+  if (run.rounded_step == 0)
+    for (std::int64_t i = 0; i < run.rows; ++i)
+      for (std::int64_t j = 0; j < run.columns; j += kLanes) __builtin_prefetch(run.sums + i * run.sums_step + j, 1, 3);
+  for (std::int64_t chunk = 0; chunk < run.chunks; ++chunk, start.a += run.a_chunk_step, start.b += run.b_chunk_step) {
+    const bool is_last = chunk + 1 == run.chunks, add = run.add || chunk > 0;
+    if (is_last) start.depth = run.last_units;
+    if (at_edge) {
+      function(start, {edge, kPanel, false, nullptr, 0, run.columns});
+      put_edge(edge, run.rows, run.columns, run.sums, run.sums_step, add);
+    } else {
+      rounded = function(
+          start, {run.sums, run.sums_step, add, is_last ? run.rounded : nullptr, run.rounded_step, run.columns});
+    }
+  }
+  return rounded;
 }
 
 const Packing& pair_packing() {
@@ -268,8 +400,9 @@ namespace megatron::kernels::cpu {
 
 bool has_pair_instruction() { return false; }
 bool pair_instruction_rounds_as_described() { return false; }
-const Tiles& pair_tiles() { throw Error("no instruction for pairs of bfloat16"); }
+TileSize pair_tile_size() { throw Error("no instruction for pairs of bfloat16"); }
 const Packing& pair_packing() { throw Error("no instruction for pairs of bfloat16"); }
+bool run_pair_tile(const TileRun&) { throw Error("no instruction for pairs of bfloat16"); }
 
 }  // namespace megatron::kernels::cpu
 

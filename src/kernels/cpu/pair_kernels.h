@@ -12,7 +12,9 @@ bool has_pair_instruction();
 bool pair_instruction_rounds_as_described();
 
 /// For processors with the instruction only.
-const Tiles& pair_tiles();
+TileSize pair_tile_size();
 const Packing& pair_packing();
+/// False: the sums are finished, but not rounded. Some of them are subnormal, which needs more than the instruction.
+bool run_pair_tile(const TileRun& run);
 
 }  // namespace megatron::kernels::cpu

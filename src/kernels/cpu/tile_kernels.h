@@ -22,10 +22,13 @@ struct Range {
 using TileKernel = void (*)(const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
                             std::int64_t depth, float* c, std::int64_t c_step, bool add);
 
-struct Tiles {
+struct TileSize {
   std::int64_t max_rows;       // rows of the largest tile
   std::int64_t half_columns;   // columns of a narrow tile
   std::int64_t panel_columns;  // columns of a wide tile, and of a packed panel of B
+};
+
+struct Tiles : TileSize {
   /// [rows − 1][0: half_columns, 1: panel_columns]
   std::array<std::array<TileKernel, 2>, kMaxTileRows> by_row;
   std::array<std::array<TileKernel, 2>, kMaxTileRows> by_column;

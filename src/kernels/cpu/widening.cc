@@ -93,10 +93,19 @@ void widen_columns(const T* from, std::int64_t count, float* to) {
 }
 
 template <typename T>
-void pack_columns(const std::byte* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile,
-                  std::int64_t tile_step) {
+void pack_columns_of_tile(const std::byte* a, std::int64_t a_step, std::int64_t rows, std::int64_t depth, float* tile,
+                          std::int64_t tile_step) {
   for (std::int64_t k = 0; k < depth; ++k) widen_columns(row<T>(a, a_step, k), rows, tile + place<T>(k) * tile_step);
   if (kInPairs<T> && depth % 2 == 1) std::fill_n(tile + (depth - 1) * tile_step, rows, 0.0F);
+}
+
+template <typename T>
+void pack_columns(const std::byte* a, std::int64_t a_step, TileRows rows, std::int64_t depth, float* tile,
+                  std::int64_t tile_step, std::int64_t tiles_step) {
+  for_each_tile(a, a_step, sizeof(T), rows, depth, tile, tile_step, tiles_step,
+                [&](const std::byte* from, std::int64_t height, std::int64_t count, float* to) {
+                  pack_columns_of_tile<T>(from, a_step, height, count, to, tile_step);
+                });
 }
 
 template <typename T>

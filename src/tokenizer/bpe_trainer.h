@@ -1,0 +1,46 @@
+// Learns the merges of a byte-level BPE vocabulary from counted words (Sennrich et al., arXiv 1508.07909).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace megatron::tokenizer {
+
+/// How often each piece of text, as the pre-tokenizer cut it, occurs. Pieces are bytes.
+class WordCounts {
+ public:
+  void add(std::string_view word, std::int64_t count = 1);
+  void add(const WordCounts& other);
+  const std::unordered_map<std::string, std::int64_t>& counts() const { return counts_; }
+
+ private:
+  std::unordered_map<std::string, std::int64_t> counts_;
+};
+
+struct BpeTrainerOptions {
+  std::int64_t vocab_size = 30000;               // special tokens and the 256 bytes included; at least their number
+  std::int64_t min_frequency = 0;                // of a pair
+  std::vector<std::string> special_tokens = {};  // the first ids, in this order
+};
+
+struct TrainedBpe {
+  /// Text of each id as vocab.json holds it: special tokens, then the bytes and what merges made of them, a byte
+  /// written as its character of GPT-2's alphabet (byte_characters()).
+  std::vector<std::string> tokens;
+  std::vector<std::pair<std::int32_t, std::int32_t>> merges;  // ids, most frequent first
+};
+
+/// The character, as UTF-8, that GPT-2 writes each byte as: itself where Latin-1 can print it, else one from U+0100 on.
+const std::vector<std::string>& byte_characters();
+
+/// Merges the most frequent pair of neighbours again and again, of equally frequent ones the one with the lowest ids,
+/// until the vocabulary is full or no pair occurs min_frequency times. Two merges may make the same token: it keeps one
+/// id. Ids and merges are those of Hugging Face's BpeTrainer with the byte-level alphabet; they depend on nothing but
+/// the counts. Throws ConfigError for a vocabulary that is too small, and specials that are empty or named twice.
+TrainedBpe train_bpe(const WordCounts& words, const BpeTrainerOptions& options);
+
+}  // namespace megatron::tokenizer

@@ -399,10 +399,13 @@ bool is_small(std::int64_t m, std::int64_t n, std::int64_t k) { return 2 * m * n
 std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, DType operands, DType result,
                                   int num_threads) {
   const ProductKernels kernels = product_kernels(operands);
-  const Grid grid(kernels.size, m, n, k, num_threads);
-  const std::int64_t units = grid.used
-                                 ? num_threads * task_scratch(kernels, grid, result, m, n, k)
-                                 : BlocksScratch(kernels, result, m, n, k, is_small(m, n, k) ? 1 : num_threads).total();
+  const std::int64_t blocks = BlocksScratch(kernels, result, m, n, k, is_small(m, n, k) ? 1 : num_threads).total();
+  std::int64_t units = 0;
+  for (const bool packs_a : {true, false}) {
+    const Grid grid(kernels.size, m, n, k, packs_a, num_threads);
+    units = std::max(units, grid.used ? num_threads * task_scratch(kernels, grid, result, m, n, k) : blocks);
+    if (!kernels.in_pairs) break;
+  }
   return units * kUnitBytes;
 }
 
@@ -414,7 +417,7 @@ void matmul(Executor& exec, const MatmulProblem& problem, std::byte* scratch) no
   }
   const ProductKernels kernels = product_kernels(problem.operands);
   float* const units = reinterpret_cast<float*>(scratch);
-  const Grid grid(kernels.size, m, n, k, exec.num_threads());
+  const Grid grid(kernels.size, m, n, k, !reads_in_place(problem, kernels), exec.num_threads());
   if (!grid.used) {
     const bool alone = exec.num_threads() == 1 || is_small(m, n, k);
     return compute_blocks(alone ? nullptr : &exec, problem, kernels, units);

@@ -50,15 +50,17 @@ struct Grid {
   std::int64_t rows = 1, columns = 1;
   bool used = false;  // else all threads work on one block after the other
 
-  Grid(const TileSize& size, std::int64_t m, std::int64_t n, std::int64_t k, std::int64_t num_threads) {
+  /// `packs_a`: A is packed, not read where it is.
+  Grid(const TileSize& size, std::int64_t m, std::int64_t n, std::int64_t k, bool packs_a, std::int64_t num_threads) {
     if (num_threads == 1 || 2 * m * n * k <= kSmallProduct) return;
     double least = kMostPacking;
     for (std::int64_t tasks = num_threads; tasks <= 4 * num_threads; tasks *= 2)
       for (std::int64_t r = 1; r <= tasks; ++r) {
         const std::int64_t c = tasks / r;
         if (r * c != tasks || r * size.max_rows > m || c * size.panel_columns > n) continue;
-        const double cost =
-            packing(m, n, r, c) + kImbalance * static_cast<double>(num_threads) / static_cast<double>(tasks);
+        const double cost = (packs_a ? kPackA : kReadA) * static_cast<double>(c) / static_cast<double>(n) +
+                            kPackB * static_cast<double>(r) / static_cast<double>(m) +
+                            kImbalance * static_cast<double>(num_threads) / static_cast<double>(tasks);
         if (cost >= least) continue;
         least = cost;
         rows = r;
@@ -68,15 +70,11 @@ struct Grid {
   }
 
  private:
-  // In a grid of r rows × c columns packing A costs 20·c/n of the product, B 7.5·r/m (measured on one Zen 4 core). The
-  // last: what is lost where threads are not equally fast and have one task each.
-  static constexpr double kPackA = 20.0, kPackB = 7.5, kImbalance = 0.02;
+  // In a grid of r rows × c columns packing A costs 20·c/n of the product, B 7.5·r/m (measured on one Zen 4 core);
+  // reading A where it is, once more for each column of the grid, next to nothing. The last: what is lost where threads
+  // are not equally fast and have one task each.
+  static constexpr double kPackA = 20.0, kReadA = 1.0, kPackB = 7.5, kImbalance = 0.02;
   static constexpr double kMostPacking = 0.15;  // sum of these above which the threads share what they pack
-
-  static double packing(std::int64_t m, std::int64_t n, std::int64_t r, std::int64_t c) {
-    return kPackA * static_cast<double>(c) / static_cast<double>(n) +
-           kPackB * static_cast<double>(r) / static_cast<double>(m);
-  }
 };
 
 }  // namespace megatron::kernels::cpu

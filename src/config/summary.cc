@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "schedule/training_program.h"
 #include "spec/batch_schedule.h"
 
 namespace megatron::config {
@@ -82,13 +83,14 @@ void derive_lengths(const ParsedRun& run, Summary& out) {
   out.eval_batches = times * b.eval_iters;
 }
 
-void estimate_memory(const ParsedRun& run, Summary& out) {
+void estimate_costs(const ParsedRun& run, Summary& out) {
   if (!run.errors.empty() || !out.has_model || run.spec.batch.num_micro_batches == 0) return;
   if (run.described.moe.num_experts || run.described.mla.enabled || run.described.mtp_num_layers > 0 ||
       run.spec.parallel.context_parallel > 1 || !run.described.linear_attention.variant.empty() ||
       run.described.attention_output_gate)
     return;
-  out.memory = spec::memory_per_rank(run.spec);
+  if (schedule::program_problem(run.spec.parallel, run.spec.batch.num_micro_batches).empty())
+    out.costs = schedule::run_costs(run.spec);
 }
 
 }  // namespace
@@ -108,7 +110,7 @@ Summary summarize(const ParsedRun& run) {
   count_model(run, out);
   count_stages(run, out);
   derive_lengths(run, out);
-  estimate_memory(run, out);
+  estimate_costs(run, out);
   return out;
 }
 

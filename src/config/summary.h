@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "config/parse.h"
+#include "schedule/run_costs.h"
 #include "spec/model_count.h"
-#include "spec/run_memory.h"
 
 namespace megatron::config {
 
@@ -24,7 +24,8 @@ struct Summary {
   std::optional<std::int64_t> tokens_per_step, train_iters, train_samples, warmup_samples, decay_samples, eval_batches;
   /// Of a batch that changes: samples before the first step that has it, and the global batch, in order.
   std::vector<std::pair<std::int64_t, std::int64_t>> batch_sizes;
-  std::vector<spec::RankMemory> memory;  // of one rank of each stage; empty where the layout is not built
+  /// Bytes in memory and on the wire; nothing where the layout is not built.
+  std::optional<schedule::RunCosts> costs;
 };
 
 Summary summarize(const ParsedRun& run);

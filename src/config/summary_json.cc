@@ -25,16 +25,17 @@ void add_parameters(const ParsedRun& run, const Summary& s, Json& json) {
   if (s.has_experts) json["expert_dp"] = optional(s.expert_data_parallel);
 }
 
-Json memory(const std::vector<spec::RankMemory>& stages) {
+Json memory(const std::optional<schedule::RunCosts>& costs) {
   Json list = Json::array();
-  for (const auto& m : stages)
+  if (!costs) return list;
+  for (const spec::RankMemory& m : costs->memory)
     list.push_back({{"parameters", m.parameters},
                     {"main_parameters", m.main_parameters},
                     {"gradients", m.gradients},
                     {"optimizer", m.optimizer},
-                    {"stash", m.stash},
-                    {"communication", m.communication},
-                    {"total", m.total()}});
+                    {"activations", m.activations},
+                    {"packed", m.packed},
+                    {"communication", m.communication}});
   return list;
 }
 
@@ -71,7 +72,8 @@ std::string summary_json(const ParsedRun& run, const Summary& s) {
   json["lr_warmup_samples"] = optional(s.warmup_samples);
   json["lr_decay_samples"] = optional(s.decay_samples);
   json["eval_batches"] = optional(s.eval_batches);
-  json["memory_per_rank"] = memory(s.memory);
+  json["memory_bytes"] = memory(s.costs);
+  json["communication_bytes_per_step"] = s.costs ? Json(s.costs->step_traffic) : Json();
   json["notices"] = run.notices;
   json["errors"] = run.errors;
   json["not_built"] = run.not_built;

@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "config/summary.h"
+#include "spec/rank_order.h"
 
 namespace megatron::config {
 namespace {
@@ -87,21 +88,31 @@ void print_model(const ParsedRun& run, const Summary& s, Report& r) {
   if (s.flops_per_step) r.line("model FLOPs per step", std::scientific, std::setprecision(4), *s.flops_per_step);
 }
 
-void print_memory(const Summary& s, std::ostringstream& out) {
-  if (s.memory.empty()) return;
-  out << "memory of one rank             parameters  main weights     gradients     optimizer         stash"
+/// One line for each pipeline rank: all ranks of one are alike but for the padding of their shards.
+void print_memory(const ParsedRun& run, const Summary& s, std::ostringstream& out) {
+  if (!s.costs) return;
+  out << "memory of one rank             parameters  main weights     gradients     optimizer   activations"
          " communication         total\n";
-  const std::size_t last = s.memory.size() - 1;
-  for (std::size_t i = 0; i <= last; ++i) {
-    if (s.memory.size() > 8 && i > 1 && i < last) continue;
-    const auto& m = s.memory[i];
-    out << (s.memory.size() > 1 ? "  pipeline rank " : "  each rank     ") << std::left << std::setw(11)
-        << (s.memory.size() > 1 ? std::to_string(i) : std::string()) << std::right;
+  const std::vector<int> ranks = spec::dense_order(run.spec.parallel).group_of(0, "pp");
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks.size() > 8 && i > 1 && i + 1 < ranks.size()) continue;
+    const spec::RankMemory& m = s.costs->memory[static_cast<std::size_t>(ranks[i])];
+    out << (ranks.size() > 1 ? "  pipeline rank " : "  each rank     ") << std::left << std::setw(11)
+        << (ranks.size() > 1 ? std::to_string(i) : std::string()) << std::right;
     for (std::int64_t bytes :
-         {m.parameters, m.main_parameters, m.gradients, m.optimizer, m.stash, m.communication, m.total()})
+         {m.parameters, m.main_parameters, m.gradients, m.optimizer, m.activations, m.communication, m.total()})
       out << std::setw(14) << format_bytes(bytes);
     out << '\n';
   }
+}
+
+void print_traffic(const Summary& s, std::ostringstream& out) {
+  if (!s.costs || s.costs->step_traffic.empty()) return;
+  out << "sent by one rank in a step\n";
+  for (const auto& [group, operations] : s.costs->step_traffic)
+    for (const auto& [operation, bytes] : operations)
+      out << "  " << std::left << std::setw(11) << group << std::setw(15) << operation << std::right << std::setw(14)
+          << format_bytes(bytes) << '\n';
 }
 
 void print_list(const char* title, const std::vector<std::string>& lines, std::ostringstream& out) {
@@ -121,7 +132,8 @@ std::string summary_text(const ParsedRun& run, const Summary& s) {
   print_model(run, s, report);
   out << "batch\n";
   print_batch(run, s, report);
-  print_memory(s, out);
+  print_memory(run, s, out);
+  print_traffic(s, out);
   print_list("notices", run.notices, out);
   print_list("errors", run.errors, out);
   print_list("not built in this version", run.not_built, out);

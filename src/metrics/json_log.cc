@@ -23,6 +23,7 @@ class ObjectText {
     std::snprintf(text, sizeof(text), "%.17g", value);
     raw(key, std::isfinite(value) ? text : "null");
   }
+  void add(const char* key, const ObjectText& object) { raw(key, object.finish()); }
   void add_null(const char* key) { raw(key, "null"); }
   std::string finish() const { return "{" + text_ + "}"; }
 
@@ -71,6 +72,24 @@ std::string to_json(const EvalRecord& record) {
   object.add("validation_tokens", record.validation_tokens);
   object.add("seconds", record.seconds);
   return object.finish();
+}
+
+std::string to_json(const RunFigures& figures) {
+  ObjectText memory, communication, summary, line;
+  for (const auto& [kind, bytes] : figures.peak_bytes) memory.add(kind.c_str(), bytes);
+  for (const auto& [group, operations] : figures.communication_bytes_per_step) {
+    ObjectText object;
+    for (const auto& [operation, bytes] : operations) object.add(operation.c_str(), bytes);
+    communication.add(group.c_str(), object);
+  }
+  summary.add("peak_bytes", memory);
+  summary.add("peak_rss_bytes", figures.peak_rss_bytes);
+  summary.add("communication_bytes_per_step", communication);
+  summary.add("peak_chunk_stashes", figures.peak_chunk_stashes);
+  summary.add("recomputed_flops", figures.recomputed_flops);
+  summary.add("model_flops", figures.model_flops);
+  line.add("summary", summary);
+  return line.finish();
 }
 
 JsonLog::JsonLog(const std::string& path) : path_(path) {

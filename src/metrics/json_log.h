@@ -16,6 +16,9 @@ namespace megatron::metrics {
 std::string to_json(const StepRecord& record);
 /// {"iteration":…, "validation_loss":…, "validation_tokens":…, "seconds":…}
 std::string to_json(const EvalRecord& record);
+/// {"summary": {"peak_bytes": {…}, "peak_rss_bytes":…, "communication_bytes_per_step": {"tp": {"all_reduce":…}, …},
+/// "peak_chunk_stashes":…, "recomputed_flops":…, "model_flops":…}}: the last line of a run.
+std::string to_json(const RunFigures& figures);
 
 class JsonLog {
  public:
@@ -27,6 +30,7 @@ class JsonLog {
 
   void write(const StepRecord& record) { write_line(to_json(record)); }
   void write(const EvalRecord& record) { write_line(to_json(record)); }
+  void write(const RunFigures& figures) { write_line(to_json(figures)); }
   /// Any other one-line object.
   void write_line(const std::string& json);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,5 +48,17 @@ struct EvalRecord {
 
 /// Peak bytes of one kind of memory, as the memory tracker names it.
 using MemoryByKind = std::vector<std::pair<std::string, std::int64_t>>;
+
+/// What a run cost, from its first step on. Peaks and bytes on the wire are those of the rank with most, kind by kind
+/// and entry by entry; FLOPs are sums over all ranks and training steps.
+struct RunFigures {
+  MemoryByKind peak_bytes;
+  std::int64_t peak_rss_bytes = 0;  // of the process with most
+  /// [group][operation]: sent by a rank in the latest step of the largest batch that changed weights.
+  std::map<std::string, std::map<std::string, std::int64_t>> communication_bytes_per_step;
+  std::int64_t peak_chunk_stashes = 0;
+  std::int64_t recomputed_flops = 0;
+  std::int64_t model_flops = 0;  // matrix products and attention, forward and backward, without recomputed ones
+};
 
 }  // namespace megatron::metrics

@@ -16,6 +16,15 @@ void run(kernels::Executor& exec, const LinearTask& task) {
   if (task.bias != nullptr && task.bias->trainable) kernels::bias_grad(exec, task.dy, task.bias->main_grad);
 }
 
+void keep(LinearTask& task) {
+  task.x.set_kind(MemoryKind::stash);
+  task.dy.set_kind(MemoryKind::stash);
+}
+
+void keep(EmbeddingTask& task) { task.dy.set_kind(MemoryKind::stash); }
+
+void keep(VectorTask& task) { task.grad.set_kind(MemoryKind::stash); }
+
 void run(kernels::Executor& exec, const EmbeddingTask& task) {
   if (!task.table->trainable) return;
   if (std::exchange(task.table->main_grad_is_stale, false)) kernels::fill_zero(exec, task.table->main_grad);
@@ -33,10 +42,10 @@ Tensor new_gradient(kernels::Executor& exec, const Parameter& vector) {
 }
 
 void WeightGradQueue::push(WeightGradTask task) {
-  if (deferred_)
-    tasks_.push_back(std::move(task));
-  else
-    execute(task);
+  if (!deferred_) return execute(task);
+  // What waits for W is kept like a stash.
+  std::visit([](auto& concrete) { keep(concrete); }, task);
+  tasks_.push_back(std::move(task));
 }
 
 void WeightGradQueue::drain() {

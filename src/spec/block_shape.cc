@@ -66,6 +66,10 @@ std::int64_t AttentionShape::core_flops(std::span<const std::int64_t> lengths) c
   for (const std::int64_t length : lengths) pairs += length * (length + 1) / 2;
   return 4 * pairs * local_heads() * head_size;
 }
+std::int64_t AttentionShape::stashed_statistics(std::int64_t tokens, bool core) const {
+  return (core ? tokens * local_heads() : 0) +
+         (qk_norm ? head_norm.statistics(tokens * (local_heads() + local_groups())) : 0);
+}
 std::int64_t AttentionShape::stash(std::int64_t tokens) const {
   // Projected queries, keys, values; log-sum-exp; output (which is the input of linear_proj).
   std::int64_t elements = tokens * (local_qkv_rows() + local_heads() + local_width());
@@ -97,30 +101,31 @@ std::int64_t BlockShape::stash(std::int64_t tokens, const RecomputeModules& reco
   if (recompute.core_attn) elements -= tokens * (attention.local_heads() + attention.local_width());
   return elements;
 }
-Traffic BlockShape::forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
-  const std::int64_t bytes = tokens * norm.width * element_bytes;
+Traffic BlockShape::forward_traffic(std::int64_t tokens, std::int64_t value_bytes) const {
+  const std::int64_t bytes = tokens * norm.width * value_bytes;
   const Traffic half = into_column(layout, bytes) + out_of_row(layout, bytes);
   return half + half;
 }
-Traffic BlockShape::backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
-  const std::int64_t bytes = tokens * norm.width * element_bytes;
+Traffic BlockShape::backward_traffic(std::int64_t tokens, std::int64_t value_bytes) const {
+  const std::int64_t bytes = tokens * norm.width * value_bytes;
   // The gradient of the row-parallel layer's output is gathered, and the input of the column-parallel one once more.
   const Traffic half = into_column(layout, bytes) + into_column(layout, bytes) + out_of_row(layout, bytes);
   return half + half;
 }
 
-Traffic EmbeddingShape::forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
-  return out_of_row(layout, tokens * hidden * element_bytes);
+Traffic EmbeddingShape::forward_traffic(std::int64_t tokens, std::int64_t stream_bytes) const {
+  return out_of_row(layout, tokens * hidden * stream_bytes);
 }
-Traffic EmbeddingShape::backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
-  return into_column(layout, tokens * hidden * element_bytes);
+Traffic EmbeddingShape::backward_traffic(std::int64_t tokens, std::int64_t stream_bytes) const {
+  return into_column(layout, tokens * hidden * stream_bytes);
 }
 
-Traffic HeadShape::forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
-  const std::int64_t bytes = tokens * hidden * element_bytes;
-  Traffic sum = into_column(layout, bytes) + out_of_row(layout, bytes);
+Traffic HeadShape::forward_traffic(std::int64_t tokens, std::int64_t value_bytes, bool training) const {
+  const std::int64_t bytes = tokens * hidden * value_bytes;
+  Traffic sum = into_column(layout, bytes);
+  if (training) sum += out_of_row(layout, bytes);
   for (std::int64_t begin = 0; begin < tokens; begin += kTileTokens) {
-    const std::int64_t tile = std::min(kTileTokens, tokens - begin) * element_bytes;
+    const std::int64_t tile = std::min(kTileTokens, tokens - begin) * ElementBytes::kWide;
     sum += all_reduce_traffic(tile, layout.size) + all_reduce_traffic(2 * tile, layout.size);
   }
   return sum;
@@ -192,9 +197,10 @@ std::int64_t StageShape::recomputed_attentions() const {
 }
 std::int64_t StageShape::stashed_stream(std::int64_t tokens) const {
   // The input of each norm, or of each recomputed group.
-  const std::int64_t inputs =
-      2 * (layers - grouped_layers(*this)) + static_cast<std::int64_t>(recompute.groups(layers).size());
-  return inputs * block.layout.token_rows(tokens) * block.norm.width;
+  const std::int64_t whole = block.layout.token_rows(tokens) * block.norm.width;
+  const std::int64_t part = whole / (recompute.distribute_saved_activations ? block.layout.size : 1);
+  return (2 * (layers - grouped_layers(*this)) + (has_head ? 1 : 0)) * whole +
+         static_cast<std::int64_t>(recompute.groups(layers).size()) * part;
 }
 std::int64_t StageShape::stash(std::int64_t tokens, bool weights_apart) const {
   const std::int64_t rows = block.layout.token_rows(tokens);
@@ -205,30 +211,36 @@ std::int64_t StageShape::stash(std::int64_t tokens, bool weights_apart) const {
   if (has_head && weights_apart) elements += head.stash_for_weights(tokens);
   return elements;
 }
-std::int64_t StageShape::recompute_peak(std::int64_t tokens) const {
-  std::int64_t most = 0;
-  for (const RecomputeGroup& group : recompute.groups(layers)) most = std::max(most, group.count);
-  return most * block.stash(tokens);
+std::int64_t StageShape::stashed_statistics(std::int64_t tokens) const {
+  const std::int64_t rows = block.layout.token_rows(tokens);
+  const std::int64_t layer = 2 * block.norm.statistics(rows) +
+                             block.attention.stashed_statistics(tokens, !recompute.active_modules().core_attn);
+  return (layers - grouped_layers(*this)) * layer + (has_head ? final_norm.statistics(rows) : 0);
 }
-Traffic StageShape::forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
+std::int64_t StageShape::stash_bytes(std::int64_t tokens, ElementBytes bytes, bool weights_apart) const {
+  const std::int64_t stream = stashed_stream(tokens), wide = stashed_statistics(tokens);
+  return bytes.value * (stash(tokens, weights_apart) - stream - wide) + bytes.stream * stream +
+         ElementBytes::kWide * wide;
+}
+Traffic StageShape::forward_traffic(std::int64_t tokens, ElementBytes bytes) const {
   Traffic sum;
-  for (std::int64_t i = 0; i < layers; ++i) sum += block.forward_traffic(tokens, element_bytes);
-  if (has_embedding) sum += embedding.forward_traffic(tokens, element_bytes);
-  if (has_head) sum += head.forward_traffic(tokens, element_bytes);
+  for (std::int64_t i = 0; i < layers; ++i) sum += block.forward_traffic(tokens, bytes.value);
+  if (has_embedding) sum += embedding.forward_traffic(tokens, bytes.stream);
+  if (has_head) sum += head.forward_traffic(tokens, bytes.value);
   return sum;
 }
-Traffic StageShape::backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const {
+Traffic StageShape::backward_traffic(std::int64_t tokens, ElementBytes bytes) const {
   Traffic sum;
-  const std::int64_t bytes = tokens * block.norm.width * element_bytes;
+  const std::int64_t whole = tokens * block.norm.width;
   for (std::int64_t i = 0; i < layers; ++i) {
-    sum += block.backward_traffic(tokens, element_bytes);
-    if (recompute.active_modules().mlp) sum += into_column(block.layout, bytes);
+    sum += block.backward_traffic(tokens, bytes.value);
+    if (recompute.active_modules().mlp) sum += into_column(block.layout, whole * bytes.value);
   }
   for (const RecomputeGroup& group : recompute.groups(layers)) {
-    for (std::int64_t i = 0; i < group.count; ++i) sum += block.forward_traffic(tokens, element_bytes);
-    if (recompute.distribute_saved_activations) sum += all_gather_traffic(bytes, block.layout.size);
+    for (std::int64_t i = 0; i < group.count; ++i) sum += block.forward_traffic(tokens, bytes.value);
+    if (recompute.distribute_saved_activations) sum += all_gather_traffic(whole * bytes.stream, block.layout.size);
   }
-  if (has_embedding) sum += embedding.backward_traffic(tokens, element_bytes);
+  if (has_embedding) sum += embedding.backward_traffic(tokens, bytes.stream);
   return sum;
 }
 

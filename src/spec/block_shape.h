@@ -22,6 +22,13 @@ struct TensorLayout {
   bool sharded() const { return sequence_parallel && size > 1; }
 };
 
+/// Bytes of one element: of weights and activations within a layer, and of the residual stream. Statistics, sums of the
+/// softmax and losses are wide.
+struct ElementBytes {
+  static constexpr std::int64_t kWide = 4;
+  std::int64_t value = 4, stream = 4;
+};
+
 /// Bytes that one rank puts on the wire of the tensor-parallel group, counted as every world counts them:
 /// all_reduce 2·(n−1)/n, all_gather and reduce_scatter (n−1)/n of the whole tensor's bytes.
 struct Traffic {
@@ -86,6 +93,8 @@ struct AttentionShape {
   std::int64_t core_flops(std::span<const std::int64_t> lengths) const;
   /// Elements kept for backward besides the input.
   std::int64_t stash(std::int64_t tokens) const;
+  /// Elements of these that are wide: log-sum-exp (`core`) and statistics of the head norms.
+  std::int64_t stashed_statistics(std::int64_t tokens, bool core) const;
 };
 
 struct MlpShape {
@@ -112,8 +121,8 @@ struct BlockShape {
   std::int64_t backward_matmul_flops(std::int64_t tokens) const { return 2 * forward_matmul_flops(tokens); }
   /// Elements kept between forward and backward, without what is recomputed.
   std::int64_t stash(std::int64_t tokens, const RecomputeModules& recompute = {}) const;
-  Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
-  Traffic backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
+  Traffic forward_traffic(std::int64_t tokens, std::int64_t value_bytes) const;
+  Traffic backward_traffic(std::int64_t tokens, std::int64_t value_bytes) const;
 };
 
 /// Token table cut over the ranks by rows, and learned positions.
@@ -124,8 +133,9 @@ struct EmbeddingShape {
 
   std::int64_t local_vocab() const { return padded_vocab / layout.size; }
   std::int64_t parameters() const { return (local_vocab() + positions) * hidden; }
-  Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
-  Traffic backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
+  /// Of the residual stream's type.
+  Traffic forward_traffic(std::int64_t tokens, std::int64_t stream_bytes) const;
+  Traffic backward_traffic(std::int64_t tokens, std::int64_t stream_bytes) const;
 };
 
 /// Projection to the vocabulary with cross-entropy. It works on tiles of tokens and forms its gradients in the forward
@@ -147,7 +157,8 @@ struct HeadShape {
   std::int64_t stash(std::int64_t tokens) const { return layout.token_rows(tokens) * hidden; }
   /// In addition where weight gradients are computed apart (W): input and logits' gradient of all tokens.
   std::int64_t stash_for_weights(std::int64_t tokens) const { return tokens * (hidden + local_vocab()); }
-  Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
+  /// A pass that keeps nothing (evaluation) forms no gradient.
+  Traffic forward_traffic(std::int64_t tokens, std::int64_t value_bytes, bool training = true) const;
 };
 
 /// Shapes of a model's parts. `model` is complete (derived fields set). Throw where the layout does not divide the
@@ -180,12 +191,12 @@ struct StageShape {
   std::int64_t recomputed_attentions() const;
   /// Elements kept between forward and backward; `weights_apart`: until W.
   std::int64_t stash(std::int64_t tokens, bool weights_apart = false) const;
-  /// Elements of these that belong to the residual stream.
+  /// Elements of these that belong to the residual stream, and that are wide.
   std::int64_t stashed_stream(std::int64_t tokens) const;
-  /// Elements that backward of one micro-batch holds above its stash while it repeats a group of layers.
-  std::int64_t recompute_peak(std::int64_t tokens) const;
-  Traffic forward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
-  Traffic backward_traffic(std::int64_t tokens, std::int64_t element_bytes) const;
+  std::int64_t stashed_statistics(std::int64_t tokens) const;
+  std::int64_t stash_bytes(std::int64_t tokens, ElementBytes bytes, bool weights_apart = false) const;
+  Traffic forward_traffic(std::int64_t tokens, ElementBytes bytes) const;
+  Traffic backward_traffic(std::int64_t tokens, ElementBytes bytes) const;
 };
 StageShape stage_shape(const ModelSpec& model, TensorLayout layout, std::int64_t layers, bool first, bool last,
                        const RecomputeSpec& recompute = {});

@@ -3,22 +3,67 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "base/units.h"
 
 namespace megatron::spec {
 namespace {
 
-constexpr std::int64_t kBytes = 4;  // float32: of gradients, main weights, optimizer state
+constexpr std::int64_t kWide = 4;  // float32: of gradients, main weights, optimizer state
 
-/// Shapes of the virtual stages of pipeline rank `rank`, in chunk order.
-std::vector<StageShape> shapes_of(const RunSpec& run, int rank) {
+std::int64_t moments_per_element(const OptimizerSpec& optimizer, const HeldParameter& parameter) {
+  if (parameter.muon) return 1;
+  const OptimizerKind kind = optimizer.kind == OptimizerKind::muon ? optimizer.muon.scalar_optimizer : optimizer.kind;
+  if (kind == OptimizerKind::adam) return 2;
+  return kind == OptimizerKind::sgd && optimizer.sgd_momentum == 0 && !optimizer.sgd_nesterov ? 0 : 1;
+}
+
+/// Of the two neighbours in buffer order that are largest together, or of the only bucket.
+std::int64_t largest_pair(const FlatPlan& plan, bool with_values) {
+  std::int64_t most = 0, before = 0;
+  for (const FlatPlan::Bucket& bucket : plan.buckets) {
+    if (with_values && bucket.shares_memory) continue;
+    most = std::max(most, before + bucket.size());
+    before = bucket.size();
+  }
+  return most;
+}
+
+std::int64_t value_elements(const RunSpec& run, const FlatPlan& plan) {
+  std::int64_t elements = 0;
+  const bool flat = run.parallel.sharding() != ShardingStrategy::no_shard && run.parallel.data_parallel > 1;
+  if (flat) {
+    for (const FlatPlan::Bucket& bucket : plan.buckets) elements += bucket.shares_memory ? 0 : bucket.size();
+  } else {
+    for (const HeldParameter& parameter : plan.parameters) elements += parameter.shares_memory ? 0 : parameter.numel();
+  }
+  return elements;
+}
+
+/// What passes through the update of one matrix.
+StagePasses::Peak muon_peak(const RunSpec& run, const HeldParameter& matrix) {
+  const std::int64_t n = run.parallel.tensor_parallel, shard = kWide * matrix.numel();
+  const bool gathers = n > 1 && run.optimizer.muon.tp_mode != MuonTpMode::blockwise;
+  StagePasses::Peak peak{shard, gathers ? n * shard : 0};
+  for (const auto& [rows, cols] : muon_parts(run, matrix)) {
+    const std::int64_t small = std::min(rows, cols), part = kWide * rows * cols;
+    peak.activations = std::max(peak.activations, (gathers ? 0 : shard) + 2 * part + 2 * kWide * small * small);
+  }
+  return peak;
+}
+
+}  // namespace
+
+ElementBytes element_bytes(const RunSpec& run) {
+  return {dtype_size(run.numerics.params_dtype), dtype_size(run.numerics.residual_dtype())};
+}
+
+std::vector<StageShape> rank_shapes(const RunSpec& run, int pipeline_rank) {
   const auto& p = run.parallel;
   const StagePlacement placement = p.placement();
   MEGATRON_CHECK_EQ(static_cast<int>(p.layers_per_stage.size()), placement.num_stages(), "layers of each stage");
   std::vector<StageShape> shapes;
   bool has_table = false;
   for (int chunk = 0; chunk < placement.num_chunks; ++chunk) {
-    const int stage = placement.stage_of(rank, chunk);
+    const int stage = placement.stage_of(pipeline_rank, chunk);
     const bool first = stage == 0, last = stage + 1 == placement.num_stages();
     StageShape shape = stage_shape(run.model, {p.tensor_parallel, p.sequence_parallel},
                                    p.layers_per_stage[static_cast<std::size_t>(stage)], first, last, run.recompute);
@@ -29,97 +74,54 @@ std::vector<StageShape> shapes_of(const RunSpec& run, int rank) {
   return shapes;
 }
 
-/// Elements of one message between stages.
-std::int64_t message(const RunSpec& run) {
+std::int64_t message_bytes(const RunSpec& run, std::int64_t micro_batch_size) {
   const TensorLayout layout{run.parallel.tensor_parallel, run.parallel.sequence_parallel};
-  return layout.token_rows(run.batch.micro_batch_size * run.model.seq_length) * run.model.hidden_size;
+  return element_bytes(run).stream * layout.token_rows(micro_batch_size * run.model.seq_length) * run.model.hidden_size;
 }
 
-std::int64_t moments_per_parameter(OptimizerKind kind, const OptimizerSpec& optimizer) {
-  if (kind == OptimizerKind::adam) return 2;
-  return kind == OptimizerKind::sgd && optimizer.sgd_momentum == 0 ? 0 : 1;
+std::vector<std::pair<std::int64_t, std::int64_t>> muon_parts(const RunSpec& run, const HeldParameter& matrix) {
+  const bool whole = run.optimizer.muon.tp_mode != MuonTpMode::blockwise;
+  const std::int64_t rows = whole ? matrix.sharding.rows : matrix.sharding.local_rows;
+  const std::int64_t cols = whole ? matrix.sharding.cols : matrix.sharding.local_cols;
+  if (!run.optimizer.muon.split_qkv || matrix.name.find("linear_qkv") == std::string::npos) return {{rows, cols}};
+  const std::int64_t heads = run.model.num_attention_heads / run.model.num_query_groups;
+  const std::int64_t head = rows / (heads + 2);
+  return {{heads * head, cols}, {head, cols}, {head, cols}};
 }
 
-std::int64_t weight(const LinearShape& linear) { return linear.local_in * linear.local_out; }
-
-/// Elements of optimizer state. Muon keeps one moment of the matrices of layers and leaves the rest to another.
-std::int64_t moments(const StageShape& shape, const OptimizerSpec& optimizer) {
-  if (optimizer.kind != OptimizerKind::muon)
-    return shape.parameters() * moments_per_parameter(optimizer.kind, optimizer);
-  const BlockShape& block = shape.block;
-  const std::int64_t matrices =
-      shape.layers * (weight(block.attention.linear_qkv()) + weight(block.attention.linear_proj()) +
-                      weight(block.mlp.linear_fc1()) + weight(block.mlp.linear_fc2()));
-  return matrices + (shape.parameters() - matrices) * moments_per_parameter(optimizer.muon.scalar_optimizer, optimizer);
-}
-
-/// The schedule has W passes, or may have them.
-bool weights_apart(const ParallelSpec& parallel) {
-  switch (parallel.schedule) {
-    case PipelineSchedule::one_f_one_b:
-    case PipelineSchedule::gpipe:
-    case PipelineSchedule::interleaved:
-      return false;
-    default:
-      return true;
+RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int data_rank) {
+  const std::int64_t value = element_bytes(run).value, d = run.parallel.data_parallel;
+  const ShardingStrategy sharding = d > 1 ? run.parallel.sharding() : ShardingStrategy::no_shard;
+  const int shard = optimizer_shards(run) > 1 ? data_rank : 0;
+  RankMemory m;
+  m.parameters = value * value_elements(run, plan);
+  if (sharding == ShardingStrategy::optim_grads_params)
+    m.parameters = m.parameters / d + value * largest_pair(plan, true);
+  m.gradients = kWide * plan.num_elements();
+  if (sharding >= ShardingStrategy::optim_grads) m.gradients = m.gradients / d + kWide * largest_pair(plan, false);
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+    const HeldParameter& parameter = plan.parameters[i];
+    if (parameter.shares_memory) continue;
+    const std::int64_t owned = plan.owned(i, shard).size();
+    if (value < kWide) m.main_parameters += kWide * owned;
+    m.optimizer += kWide * moments_per_element(run.optimizer, parameter) * owned;
   }
+  return m;
 }
 
-}  // namespace
-
-std::int64_t live_chunk_stashes(const RunSpec& run, int pipeline_rank) {
-  const std::int64_t m = run.batch.num_micro_batches, p = run.parallel.pipeline_parallel, r = pipeline_rank;
-  const std::int64_t v = run.parallel.virtual_chunks;
-  switch (run.parallel.schedule) {
-    case PipelineSchedule::gpipe:
-      return m * v;
-    case PipelineSchedule::interleaved: {
-      const std::int64_t group = run.parallel.micro_batch_group_size > 0 ? run.parallel.micro_batch_group_size : p;
-      return std::min(m * v, 2 * (p - r - 1) + (v - 1) * group + 1);
-    }
-    case PipelineSchedule::zb_h1:
-      return std::min(m, p);
-    case PipelineSchedule::zb_h2:
-      return std::min(m, 2 * p - 1);
-    case PipelineSchedule::zb_v:
-      return std::min(2 * m, 2 * p);
-    case PipelineSchedule::zb_auto:
-    case PipelineSchedule::from_file: {
-      // A file without a limit may hold all.
-      const double otherwise = run.parallel.schedule == PipelineSchedule::zb_auto ? 1.0 : static_cast<double>(m);
-      const double limit = run.parallel.pipeline_memory_limit.value_or(otherwise);
-      return static_cast<std::int64_t>(std::min(static_cast<double>(m * v), limit * static_cast<double>(p * v)));
-    }
-    case PipelineSchedule::one_f_one_b:
-      break;
+StagePasses::Peak update_peak(const RunSpec& run, const FlatPlan& plan, int data_rank) {
+  const int shard = optimizer_shards(run) > 1 ? data_rank : 0;
+  StagePasses::Peak peak;
+  // Rounded messages of all buckets are under way until the step ends.
+  if (run.numerics.grad_reduce_in_bf16 && run.parallel.data_parallel > 1) peak.communication = 2 * plan.num_elements();
+  if (run.optimizer.kind != OptimizerKind::muon) return peak;
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+    if (!plan.parameters[i].muon || plan.owned(i, shard).size() == 0) continue;
+    const StagePasses::Peak of_matrix = muon_peak(run, plan.parameters[i]);
+    peak.activations = std::max(peak.activations, of_matrix.activations);
+    peak.communication = std::max(peak.communication, of_matrix.communication);
   }
-  return std::min(m, p - r);
-}
-
-std::vector<RankMemory> memory_per_rank(const RunSpec& run) {
-  const std::int64_t tokens = run.batch.micro_batch_size * run.model.seq_length;
-  const std::int64_t value = dtype_size(run.numerics.params_dtype), stream = dtype_size(run.numerics.residual_dtype());
-  const std::int64_t shards = run.parallel.sharding() == ShardingStrategy::no_shard ? 1 : run.parallel.data_parallel;
-  std::vector<RankMemory> ranks;
-  for (int rank = 0; rank < run.parallel.pipeline_parallel; ++rank) {
-    RankMemory m;
-    std::int64_t repeated = 0;  // what recompute brings back, for one stage at a time
-    for (const StageShape& shape : shapes_of(run, rank)) {
-      m.parameters += value * shape.parameters();
-      if (value < kBytes) m.main_parameters += kBytes * ceil_div(shape.parameters(), shards);
-      m.gradients += kBytes * (shape.parameters() + (shape.head_shares_memory ? shape.head.parameters() : 0));
-      m.optimizer += kBytes * ceil_div(moments(shape, run.optimizer), shards);
-      const std::int64_t kept =
-          value * shape.stash(tokens, weights_apart(run.parallel)) + (stream - value) * shape.stashed_stream(tokens);
-      m.stash += kept * live_chunk_stashes(run, rank) / run.parallel.virtual_chunks;
-      repeated = std::max(repeated, value * shape.recompute_peak(tokens));
-    }
-    m.stash += repeated;
-    if (run.parallel.tensor_parallel > 1) m.communication += value * tokens * run.model.hidden_size;
-    if (run.parallel.pipeline_parallel > 1) m.communication += 2 * stream * message(run);
-    ranks.push_back(m);
-  }
-  return ranks;
+  return peak;
 }
 
 }  // namespace megatron::spec

@@ -1,30 +1,46 @@
-// What the ranks of a run hold in memory, by kind, from the description alone.
+// What the ranks of a run hold in memory, by kind, from the description alone. What passes hold depends on their order:
+// schedule/run_costs.h adds it.
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "spec/block_shape.h"
+#include "spec/flat_plan.h"
+#include "spec/pass_memory.h"
 #include "spec/run_spec.h"
 
 namespace megatron::spec {
 
-/// Bytes of one rank (all of a pipeline rank are alike), its virtual stages together. Not counted:
-/// activations within a pass, scratch of kernels, gaps of the gradient buffer, rotary tables.
+/// Largest bytes of each kind on one rank while it trains. Not counted: scratch of kernels, rotary tables.
 struct RankMemory {
   std::int64_t parameters = 0;
   std::int64_t main_parameters = 0;  // float32 weights beside 16-bit ones
-  std::int64_t gradients = 0;        // one per use of a tied table
-  std::int64_t optimizer = 0;        // moments: two with Adam, one with Lion, Muon and SGD (none without momentum)
-  std::int64_t stash = 0;            // of all micro-batches in flight
-  std::int64_t communication = 0;    // largest collective of the tensor axis, stage messages
-  std::int64_t total() const { return parameters + main_parameters + gradients + optimizer + stash + communication; }
+  std::int64_t gradients = 0;        // the flat buffer, with its padding; one place per use of a tied table
+  std::int64_t optimizer = 0;        // moments
+  std::int64_t activations = 0;      // stashes of micro-batches in flight and what passes hold besides
+  std::int64_t packed = 0;           // packed copies of weights: none are kept
+  std::int64_t communication = 0;    // results of gathers, messages between stages, packed sums
+  std::int64_t total() const {
+    return parameters + main_parameters + gradients + optimizer + activations + packed + communication;
+  }
 };
 
-/// Stashes, each of one micro-batch on one virtual stage, that a pipeline rank holds at one time under the run's
-/// schedule.
-std::int64_t live_chunk_stashes(const RunSpec& run, int pipeline_rank);
-/// One entry per pipeline rank; the run must be complete and its layout divide the model (throws otherwise).
-std::vector<RankMemory> memory_per_rank(const RunSpec& run);
+/// What a rank at (`plan`'s pipeline rank, `data_rank`) holds all the time: parameters, main parameters, gradients,
+/// optimizer state.
+RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int data_rank);
+/// What the end of a step holds besides: activations and communication of gradients' reductions and of the update.
+StagePasses::Peak update_peak(const RunSpec& run, const FlatPlan& plan, int data_rank);
+
+/// Of values and of the residual stream.
+ElementBytes element_bytes(const RunSpec& run);
+/// Shapes of the virtual stages of pipeline rank `rank`, in chunk order. The layout must divide the model.
+std::vector<StageShape> rank_shapes(const RunSpec& run, int pipeline_rank);
+/// A hidden state between stages, or its gradient, of one micro-batch.
+std::int64_t message_bytes(const RunSpec& run, std::int64_t micro_batch_size);
+/// Rows and columns of what Muon orthogonalises of a matrix: its shard by itself (blockwise), else the whole; queries,
+/// keys and values apart if so asked.
+std::vector<std::pair<std::int64_t, std::int64_t>> muon_parts(const RunSpec& run, const HeldParameter& matrix);
 
 }  // namespace megatron::spec

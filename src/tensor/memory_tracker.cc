@@ -35,6 +35,7 @@ void MemoryTracker::add(MemoryKind kind, std::int64_t bytes) {
   live_[k] += bytes;
   live_total_ += bytes;
   peak_[k] = std::max(peak_[k], live_[k]);
+  peak_of_passes_ = std::max(peak_of_passes_, live_of_passes());
   if (live_total_ > peak_total_) {
     peak_total_ = live_total_;
     at_peak_ = live_;
@@ -44,6 +45,12 @@ void MemoryTracker::add(MemoryKind kind, std::int64_t bytes) {
 void MemoryTracker::remove(MemoryKind kind, std::int64_t bytes) {
   live_[static_cast<std::size_t>(kind)] -= bytes;
   live_total_ -= bytes;
+}
+
+void MemoryTracker::restart_peaks() {
+  peak_ = at_peak_ = live_;
+  peak_total_ = live_total_;
+  peak_of_passes_ = live_of_passes();
 }
 
 }  // namespace megatron::tensor

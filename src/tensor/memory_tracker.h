@@ -35,10 +35,16 @@ class MemoryTracker {
   /// Largest total that was alive at one time, and what each kind held at that moment.
   std::int64_t peak_total() const { return peak_total_; }
   std::int64_t at_peak(MemoryKind kind) const { return at_peak_[static_cast<std::size_t>(kind)]; }
+  /// Largest sum of stash and activations at one time: what goes through passes.
+  std::int64_t peak_of_passes() const { return peak_of_passes_; }
+  /// All peaks count from now on.
+  void restart_peaks();
 
  private:
+  std::int64_t live_of_passes() const { return live(MemoryKind::stash) + live(MemoryKind::activation); }
+
   std::array<std::int64_t, kNumMemoryKinds> live_{}, peak_{}, at_peak_{};
-  std::int64_t live_total_ = 0, peak_total_ = 0;
+  std::int64_t live_total_ = 0, peak_total_ = 0, peak_of_passes_ = 0;
 };
 
 }  // namespace megatron::tensor

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "metrics/records.h"
 #include "train/report.h"
 #include "train/step_profile.h"
 
@@ -19,6 +20,8 @@ class RunListener {
   virtual void peak(double flops_per_second) { (void)flops_per_second; }
   /// Where the time of the recorded steps went (--profile).
   virtual void profile(const StepProfile& profile) { (void)profile; }
+  /// What the run cost: the last word of a run that trained.
+  virtual void figures(const metrics::RunFigures& figures) { (void)figures; }
   virtual void evaluation(const EvaluationReport& report) { (void)report; }
 };
 

@@ -35,6 +35,10 @@ void RunLog::profile(const StepProfile& profile) {
   console_.line(profile_table(profile));
 }
 
+void RunLog::figures(const metrics::RunFigures& figures) {
+  if (json_ != nullptr) json_->write(figures);
+}
+
 metrics::StepRecord RunLog::record_of(const StepReport& report) const {
   metrics::StepRecord record;
   record.iteration = report.iteration;

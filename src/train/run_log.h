@@ -23,6 +23,7 @@ class RunLog final : public RunListener {
   void evaluation(const EvaluationReport& report) override;
   void peak(double flops_per_second) override;
   void profile(const StepProfile& profile) override;
+  void figures(const metrics::RunFigures& figures) override;
   /// The line of an interval that was not full yet.
   void flush();
   /// Averages, throughput and peak memory of the run.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/units.h"
@@ -16,6 +17,7 @@
 #include "train/loss_scaler.h"
 #include "train/machine.h"
 #include "train/not_finite.h"
+#include "train/run_measure.h"
 #include "train/schedule_tuner.h"
 #include "train/schedules.h"
 #include "train/startup.h"
@@ -79,6 +81,7 @@ class Trainer {
   const TrainHooks& hooks_;
   RankParts parts_;
   StepRecorder recorder_{parts_, context_};
+  std::optional<RunMeasure> measure_;  // once a step has begun
   schedule::LrSchedule schedule_;
   std::unique_ptr<data::SampleOrder> order_;
   const spec::BatchSchedule batches_;
@@ -109,6 +112,10 @@ TrainOutcome Trainer::run() {
   if (run_.checkpoint.save.has_value() && position_.iteration > 0 && !run_.batch.skip_train && !failed) save();
   if (outcome_.reason == EndReason::finished) final_evaluations();
   parts_.finish_gathers();
+  if (measure_.has_value()) {
+    const metrics::RunFigures figures = measure_->collect();
+    if (listener_ != nullptr) listener_->figures(figures);
+  }
   if (hooks_.at_end) {
     parts_.complete_values();
     hooks_.at_end(parts_);
@@ -175,6 +182,7 @@ void Trainer::train() {
   if (position_.iteration >= last)
     say(str_cat("nothing to train: the checkpoint stands at iteration ", position_.iteration, " of ", last));
   while (position_.iteration < last) {
+    if (!measure_.has_value()) measure_.emplace(parts_, context_);
     const StepReport report = step();
     if (std::exchange(measure_peak_, false)) measure_peak();
     if (outcome_.reason == EndReason::not_finite) {
@@ -218,12 +226,14 @@ StepReport Trainer::step() {
   const double start = monotonic_seconds();
   context_.note_progress("step", position_.iteration + 1);
   start_batch();
+  measure_->begin_step();
   const std::vector<nn::MicroBatch> batches = next_batches();
   const double data_end = monotonic_seconds();
   StepReport report;
   set_loss_scale(report, std::ssize(batches));
   const pipeline::StepOutput output = compute(batches);
-  if (tuner_.observe(output.times)) retune();
+  const bool retunes = tuner_.observe(output.times);
+  if (retunes) retune();
 
   StepSummary local = local_summary(parts_.mesh(), output, pending_signal());
   local.exposed_seconds += parts_.take_exposed_seconds();
@@ -249,6 +259,7 @@ StepReport Trainer::step() {
   report.exposed_seconds = summary_.exposed_seconds / ranks;
   report.data_seconds = summary_.data_seconds / ranks;
   update(summary_, output.first_bad_tensor, report);
+  measure_->end_step(output, std::ssize(batches), !retunes && !report.skipped && !report.nan);
   report.step_seconds = monotonic_seconds() - start;
   return report;
 }

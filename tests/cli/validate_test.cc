@@ -77,7 +77,7 @@ TEST(Validate, JsonAndExitStatus) {
   const json numbers = json::parse(good.output);
   EXPECT_EQ(numbers["dp"], 1);
   EXPECT_EQ(numbers["num_microbatches"], 256);
-  EXPECT_EQ(numbers["memory_per_rank"].size(), 4u);
+  EXPECT_EQ(numbers["memory_bytes"].size(), 32u);
   EXPECT_TRUE(numbers["errors"].empty() && numbers["not_built"].empty());
   const Result wrong = megatron_command("validate --world-size 33 " + config);
   EXPECT_EQ(wrong.status, 2);

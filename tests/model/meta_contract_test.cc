@@ -1,5 +1,6 @@
 // The formulas of spec/block_shape.h against the layers themselves, run on meta tensors in the null world, for
-// generated models and layouts: parameters, FLOPs, bytes kept for backward, bytes on the wire. Exact integers.
+// generated models and layouts: parameters, FLOPs, bytes kept for backward and until W, the peaks of each pass, bytes
+// on the wire; in float32 and 16-bit types. Exact integers.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include "base/rng.h"
 
 #include "spec/block_shape.h"
+#include "spec/pass_memory.h"
 #include "support/run_ranks.h"
 #include "support/stage_fixture.h"
 
@@ -29,13 +31,19 @@ class Choice {
   std::uint32_t count_ = 0;
 };
 
-constexpr std::uint64_t kPlainScenarios = 250;
+constexpr std::uint64_t kPlainScenarios = 250, kFloat32Scenarios = kPlainScenarios + 220,
+                        kScenarios = kFloat32Scenarios + 240;
 
 struct Scenario {
   spec::RunSpec run;
   std::vector<std::int64_t> lengths;  // of the sequences of a micro-batch
   std::int64_t tokens = 0;
   bool weights_apart = false;  // as zero-bubble schedules ask for
+  bool deferred = false;       // backward is an I, and a W follows
+
+  spec::ElementBytes bytes() const {
+    return {dtype_size(run.numerics.params_dtype), dtype_size(run.numerics.residual_dtype())};
+  }
 };
 
 std::int64_t fitting_groups(Choice& choice, int tp) {
@@ -94,6 +102,11 @@ Scenario generate(std::uint64_t seed) {
     r.modules = {choice.coin(), choice.coin(), choice.coin()};
     r.distribute_saved_activations = full && tp > 1 && !scenario.run.parallel.sequence_parallel && choice.coin();
     scenario.weights_apart = choice.coin();
+    scenario.deferred = scenario.weights_apart && choice.of({false, true, true});
+  }
+  if (seed >= kFloat32Scenarios) {
+    scenario.run.numerics.params_dtype = choice.of({DType::bfloat16, DType::float16});
+    scenario.run.numerics.fp32_residual_connection = choice.coin();
   }
   return scenario;
 }
@@ -103,6 +116,8 @@ struct Counted {
   kernels::WorkCounters forward, both;
   spec::Traffic forward_traffic, both_traffic;
   std::int64_t sent = 0;  // over pp, forward and backward
+  std::int64_t kept_for_weights = 0;
+  spec::StagePasses::Peak forward_peak, backward_peak;
   bool operator==(const Counted& other) const {
     return parameters == other.parameters && stash_bytes == other.stash_bytes &&
            live_stash_bytes == other.live_stash_bytes && forward.matmul_flops == other.forward.matmul_flops &&
@@ -153,6 +168,15 @@ nn::MicroBatch batch_of(const Scenario& scenario, bool meta) {
   return batch;
 }
 
+void allocate_gradients(kernels::Executor& exec, const std::vector<nn::Parameter*>& parameters) {
+  for (nn::Parameter* p : parameters)
+    p->main_grad = exec.zeros(p->value.shape(), accumulation_dtype(p->value.dtype()), MemoryKind::gradient);
+}
+
+spec::StagePasses::Peak peaks(const tensor::MemoryTracker& tracker) {
+  return {tracker.peak_of_passes(), tracker.peak(MemoryKind::communication)};
+}
+
 /// Forward and backward of one micro-batch on this rank, with everything counted.
 Counted count(mesh::Rank& rank, const Scenario& scenario) {
   const spec::RunSpec& run = scenario.run;
@@ -162,7 +186,7 @@ Counted count(mesh::Rank& rank, const Scenario& scenario) {
   model::Stage* const stage = &built->chunk(0);
   if (!meta) model::initialize_parameters(rank, stage->parameters(), 1);
   counted.parameters = memory_of(stage->parameters());
-  testing::allocate_gradients(rank.exec, stage->parameters());
+  allocate_gradients(rank.exec, stage->parameters());
   nn::MicroBatch batch = batch_of(scenario, meta);
   testing::place_batch(batch, rank, run.parallel.sequence_parallel);
   rank.exec.counters() = {};
@@ -172,8 +196,12 @@ Counted count(mesh::Rank& rank, const Scenario& scenario) {
   const mesh::Group& pp = rank.mesh.pp;
   const Shape hidden = {batch.shard_end - batch.shard_begin, run.model.hidden_size};
   const auto receive = [&](int from) {
-    return pp.communicator()->receive(rank.exec.empty(hidden, DType::float32), from, "hidden").wait();
+    Tensor into = rank.exec.empty(hidden, run.numerics.residual_dtype(), MemoryKind::communication);
+    return pp.communicator()->receive(std::move(into), from, "hidden").wait();
   };
+  tensor::MemoryTracker& tracker = rank.exec.allocator().tracker();
+  queue.set_deferred(scenario.deferred);
+  tracker.restart_peaks();
   model::StageStash stash;
   {
     Tensor input, output;
@@ -182,18 +210,28 @@ Counted count(mesh::Rank& rank, const Scenario& scenario) {
     if (!rank.mesh.holds_last_stage()) pp.communicator()->send(output, pp.rank() + 1, "hidden").wait();
   }
   counted.stash_bytes = stash.bytes();
-  counted.live_stash_bytes = rank.exec.allocator().tracker().live(MemoryKind::stash);
+  counted.live_stash_bytes = tracker.live(MemoryKind::stash);
+  counted.forward_peak = peaks(tracker);
   counted.forward = rank.exec.counters();
   counted.forward_traffic = tp_traffic(rank.context.traffic());
   Tensor gradient;
   if (!rank.mesh.holds_last_stage()) gradient = receive(pp.rank() + 1);
+  tracker.restart_peaks();
   gradient = stage->backward(pass, std::move(gradient), std::move(stash));
+  counted.backward_peak = peaks(tracker);
+  counted.kept_for_weights = tracker.live(MemoryKind::stash);
+  queue.drain();
   if (!rank.mesh.holds_first_stage()) pp.communicator()->send(gradient, pp.rank() - 1, "hidden").wait();
   counted.both = rank.exec.counters();
   counted.both_traffic = tp_traffic(rank.context.traffic());
   for (const auto& [operation, bytes] : rank.context.traffic().bytes["pp"]) counted.sent += bytes;
-  EXPECT_EQ(rank.exec.allocator().tracker().live(MemoryKind::stash), 0) << "bytes that backward left behind";
+  EXPECT_EQ(tracker.live(MemoryKind::stash), 0) << "bytes that backward left behind";
   return counted;
+}
+
+void expect_peaks(const spec::StagePasses::Peak& counted, const spec::StagePasses::Peak& described, const char* pass) {
+  EXPECT_EQ(counted.activations, described.activations) << "activations of " << pass;
+  EXPECT_EQ(counted.communication, described.communication) << "communication of " << pass;
 }
 
 void expect_formulas(const Counted& counted, const Scenario& scenario, const mesh::Mesh& mesh) {
@@ -213,23 +251,31 @@ void expect_formulas(const Counted& counted, const Scenario& scenario, const mes
   const std::int64_t again = shape.recomputed_attentions() * shape.block.attention.core_flops(scenario.lengths);
   EXPECT_EQ(counted.both.attention_flops, 3 * core + again);
   EXPECT_EQ(counted.both.recomputed_flops, shape.recomputed_matmul_flops(tokens) + again);
-  EXPECT_EQ(counted.stash_bytes, 4 * shape.stash(tokens, scenario.weights_apart));
+  const spec::ElementBytes bytes = scenario.bytes();
+  EXPECT_EQ(counted.stash_bytes, shape.stash_bytes(tokens, bytes, scenario.weights_apart));
   EXPECT_EQ(counted.live_stash_bytes, counted.stash_bytes) << "the memory table and the visitor";
-  EXPECT_EQ(counted.forward_traffic, shape.forward_traffic(tokens, 4));
-  EXPECT_EQ(counted.both_traffic, shape.forward_traffic(tokens, 4) + shape.backward_traffic(tokens, 4));
+  EXPECT_EQ(counted.forward_traffic, shape.forward_traffic(tokens, bytes));
+  EXPECT_EQ(counted.both_traffic, shape.forward_traffic(tokens, bytes) + shape.backward_traffic(tokens, bytes));
   const std::int64_t messages = (first ? 0 : 1) + (last ? 0 : 1);
-  EXPECT_EQ(counted.sent, messages * 4 * shape.block.layout.token_rows(tokens) * run.model.hidden_size);
+  EXPECT_EQ(counted.sent, messages * bytes.stream * shape.block.layout.token_rows(tokens) * run.model.hidden_size);
+  const spec::PassSetting setting{tokens, bytes, run.model.hidden_dropout > 0.0, scenario.weights_apart};
+  const spec::StagePasses passes = spec::stage_passes(shape, setting, {});
+  EXPECT_EQ(passes.stash, counted.stash_bytes);
+  expect_peaks(counted.forward_peak, passes.forward, "forward");
+  expect_peaks(counted.backward_peak, scenario.deferred ? passes.input_backward : passes.backward, "backward");
+  EXPECT_EQ(counted.kept_for_weights, scenario.deferred ? passes.kept_for_weights : 0);
 }
 
 std::string describe(std::uint64_t seed, const Scenario& s, int rank) {
   const spec::ParallelSpec& p = s.run.parallel;
   return str_cat("scenario ", seed, ": recompute ", static_cast<int>(s.run.recompute.granularity), ", tp ",
                  p.tensor_parallel, ", pp ", p.pipeline_parallel, ", dp ", p.data_parallel, ", sequence parallel ",
-                 p.sequence_parallel, ", groups ", s.run.model.num_query_groups, ", rank ", rank);
+                 p.sequence_parallel, ", groups ", s.run.model.num_query_groups, ", weights apart ", s.weights_apart,
+                 ", deferred ", s.deferred, ", bytes ", s.bytes().value, "/", s.bytes().stream, ", rank ", rank);
 }
 
 TEST(MetaContract, FormulasEqualWhatRuns) {
-  for (std::uint64_t seed = 0; seed < kPlainScenarios + 220; ++seed) {
+  for (std::uint64_t seed = 0; seed < kScenarios; ++seed) {
     const Scenario scenario = generate(seed);
     const int world = scenario.run.parallel.world_size, tp = scenario.run.parallel.tensor_parallel;
     // Every stage, at its first and last tensor-parallel rank.

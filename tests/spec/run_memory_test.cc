@@ -11,68 +11,87 @@ RunSpec small_run() {
   RunSpec run;
   auto& m = run.model;
   m.num_layers = 4;
-  m.hidden_size = 16;
+  m.hidden_size = 64;
   m.num_attention_heads = m.num_query_groups = 4;
-  m.kv_channels = 4;
-  m.ffn_hidden_size = 64;
+  m.kv_channels = 16;
+  m.ffn_hidden_size = 256;
   m.seq_length = m.max_position_embeddings = 8;
   m.vocab_size = m.padded_vocab_size = 32;
   run.batch.micro_batch_size = 2;
   run.batch.global_batch_size = 16;
   run.batch.num_micro_batches = 8;
-  run.parallel.pipeline_parallel = 2;
+  run.parallel.world_size = run.parallel.pipeline_parallel = 2;
   run.parallel.data_parallel = 1;
   run.parallel.layers_per_stage = {2, 2};
   return run;
 }
 
-TEST(RunMemory, MicroBatchesInFlight) {
-  RunSpec run = small_run();
-  EXPECT_EQ(live_chunk_stashes(run, 0), 2);
-  EXPECT_EQ(live_chunk_stashes(run, 1), 1);
-  run.batch.num_micro_batches = 1;
-  EXPECT_EQ(live_chunk_stashes(run, 0), 1);
-  run = small_run();
-  run.parallel.schedule = PipelineSchedule::gpipe;
-  EXPECT_EQ(live_chunk_stashes(run, 1), 8);
-  // Zero-bubble schedules hold as much on all stages.
-  run.parallel.schedule = PipelineSchedule::zb_h1;
-  EXPECT_EQ(live_chunk_stashes(run, 1), 2);
-  run.parallel.schedule = PipelineSchedule::zb_h2;
-  EXPECT_EQ(live_chunk_stashes(run, 1), 3);
-  run.parallel.schedule = PipelineSchedule::zb_auto;
-  EXPECT_EQ(live_chunk_stashes(run, 1), 2);
-  run.parallel.pipeline_memory_limit = 1.5;
-  EXPECT_EQ(live_chunk_stashes(run, 0), 3);
-  run.parallel.schedule = PipelineSchedule::from_file;
-  run.parallel.pipeline_memory_limit.reset();
-  EXPECT_EQ(live_chunk_stashes(run, 0), 8);
+RankMemory lasting(const RunSpec& run, int pipeline_rank, int data_rank = 0) {
+  return lasting_memory(run, flat_plan(run, pipeline_rank, optimizer_shards(run)), data_rank);
 }
 
 TEST(RunMemory, ParametersGradientsMoments) {
   RunSpec run = small_run();
   run.model.untie_embeddings_and_output_weights = true;
-  const auto stages = memory_per_rank(run);
-  ASSERT_EQ(stages.size(), 2u);
-  EXPECT_EQ(stages[0].parameters + stages[1].parameters, 4 * count_parameters(run.model).total);
-  for (const auto& m : stages) {
-    EXPECT_EQ(m.gradients, m.parameters);
+  EXPECT_EQ(lasting(run, 0).parameters + lasting(run, 1).parameters, 4 * count_parameters(run.model).total);
+  for (const int rank : {0, 1}) {
+    const RankMemory m = lasting(run, rank);
+    EXPECT_EQ(m.gradients, m.parameters);  // all sizes are whole segments
     EXPECT_EQ(m.optimizer, 2 * m.parameters);
+    EXPECT_EQ(m.main_parameters + m.activations + m.packed + m.communication, 0);
   }
+  const std::int64_t parameters = lasting(run, 0).parameters;
   run.optimizer.kind = OptimizerKind::sgd;
-  EXPECT_EQ(memory_per_rank(run)[0].optimizer, stages[0].parameters);
+  EXPECT_EQ(lasting(run, 0).optimizer, parameters);
   run.optimizer.sgd_momentum = 0;
-  EXPECT_EQ(memory_per_rank(run)[0].optimizer, 0);
-  // The first stage keeps two micro-batches, the last one.
-  EXPECT_GT(stages[0].stash, stages[1].stash);
+  EXPECT_EQ(lasting(run, 0).optimizer, 0);
+}
+
+/// The first stage and the last are told apart, not averaged.
+TEST(RunMemory, EachStageHasItsOwnNumbers) {
+  RunSpec run = small_run();
+  run.model.untie_embeddings_and_output_weights = true;
+  const std::int64_t norm = 2 * 64, positions = 8 * 64;
+  EXPECT_EQ(lasting(run, 0).parameters - lasting(run, 1).parameters, 4 * (positions - norm));
 }
 
 TEST(RunMemory, TiedTableHasTwoGradientsOnOneStage) {
   RunSpec run = small_run();
-  run.parallel.pipeline_parallel = 1;
+  run.parallel.world_size = run.parallel.pipeline_parallel = 1;
   run.parallel.layers_per_stage = {4};
-  const auto m = memory_per_rank(run).front();
-  EXPECT_EQ(m.gradients - m.parameters, 4 * 32 * 16);
+  const RankMemory m = lasting(run, 0);
+  EXPECT_EQ(m.gradients - m.parameters, 4 * 32 * 64);
+}
+
+TEST(RunMemory, SixteenBitWeightsHaveMainWeights) {
+  RunSpec run = small_run();
+  const RankMemory wide = lasting(run, 0);
+  run.numerics.params_dtype = DType::bfloat16;
+  const RankMemory narrow = lasting(run, 0);
+  EXPECT_EQ(2 * narrow.parameters, wide.parameters);
+  EXPECT_EQ(narrow.main_parameters, wide.parameters);
+  EXPECT_EQ(narrow.gradients, wide.gradients);
+  EXPECT_EQ(narrow.optimizer, wide.optimizer);
+}
+
+/// Shards of all owners add up to the whole, also where nothing divides.
+TEST(RunMemory, OwnersShareStates) {
+  RunSpec run = small_run();
+  run.model.hidden_size = 60;
+  run.model.kv_channels = 15;
+  run.model.ffn_hidden_size = 250;
+  const RankMemory whole = lasting(run, 0);
+  run.parallel.use_distributed_optimizer = true;
+  run.parallel.data_parallel = 3;
+  run.parallel.world_size = 6;
+  std::int64_t sum = 0;
+  for (int owner = 0; owner < 3; ++owner) {
+    const RankMemory m = lasting(run, 0, owner);
+    sum += m.optimizer;
+    EXPECT_NEAR(static_cast<double>(m.optimizer) / static_cast<double>(whole.optimizer), 1.0 / 3.0, 0.01);
+    EXPECT_GE(m.gradients, whole.gradients);  // padded for equal shards
+  }
+  EXPECT_EQ(sum, whole.optimizer);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <csignal>
 
-#include "spec/run_memory.h"
+#include "schedule/run_costs.h"
 #include "support/small_run.h"
 
 namespace megatron::train {
@@ -151,12 +151,12 @@ TEST(Trainer, OptimizerStateIsAsDescribed) {
       run.optimizer.kind = kind;
       run.optimizer.muon.scalar_optimizer = scalar;
       const spec::RunSpec whole = complete(run, {2, 2, 1, true, 2});
-      const std::vector<spec::RankMemory> described = spec::memory_per_rank(whole);
+      const std::vector<spec::RankMemory> described = schedule::run_costs(whole).memory;
       SmallOptions options = sequences();
       options.hooks.at_end = [&](RankParts& parts) {
         std::int64_t bytes = 0;
         for (const optim::OptimizerState& state : parts.optimizer().states()) bytes += state.tensor.bytes();
-        EXPECT_EQ(bytes, described.at(static_cast<std::size_t>(parts.mesh().pp.rank())).optimizer);
+        EXPECT_EQ(bytes, described.at(static_cast<std::size_t>(parts.mesh().rank)).optimizer);
       };
       train_small(whole, options);
     }

@@ -1,0 +1,179 @@
+#include "spec/flat_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/check.h"
+#include "base/units.h"
+#include "spec/parameter_table.h"
+
+namespace megatron::spec {
+namespace {
+
+constexpr std::int64_t kSegment = 64;  // elements whose squares a norm adds in one go
+
+bool ends_with(const std::string& text, std::string_view end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
+bool is_table_or_head(const std::string& name) {
+  return name.rfind("embedding.", 0) == 0 || name.rfind("output_layer.", 0) == 0;
+}
+
+HeldParameter::Sum sum_of(const RunSpec& run, const std::string& name) {
+  const ParallelSpec& p = run.parallel;
+  if (p.tensor_parallel == 1) return HeldParameter::Sum::none;
+  if (contains(name, "linear_qkv"))
+    return run.model.num_query_groups < p.tensor_parallel ? HeldParameter::Sum::shared_rows : HeldParameter::Sum::none;
+  if (contains(name, "q_layernorm") || contains(name, "k_layernorm")) return HeldParameter::Sum::whole;
+  const bool sees_some_tokens = contains(name, "layernorm") || contains(name, "position_embeddings") ||
+                                ends_with(name, "linear_proj.bias") || ends_with(name, "linear_fc2.bias");
+  return p.sequence_parallel && sees_some_tokens ? HeldParameter::Sum::whole : HeldParameter::Sum::none;
+}
+
+/// The place up to which a cut within a parameter moves down, so that no segment is divided.
+std::int64_t segment_begin(const Sharding& sharding, std::int64_t index) {
+  const std::int64_t row = index / sharding.local_cols, col = index % sharding.local_cols;
+  if (sharding.num_dims > 1) return row * sharding.local_cols + col / kSegment * kSegment;
+  for (const Piece& piece : sharding.pieces) {
+    if (index < piece.local_row || index >= piece.local_row + piece.global.rows) continue;
+    const std::int64_t logical = piece.global.row + index - piece.local_row;
+    return std::max(piece.local_row, index - logical % kSegment);
+  }
+  return index;
+}
+
+bool has_own_bucket(const HeldParameter& parameter) { return parameter.tied_use || parameter.shared_embedding; }
+
+std::int64_t cut_at(const FlatPlan& plan, const FlatPlan::Bucket& bucket, std::int64_t place) {
+  for (const std::size_t p : bucket.parameters) {
+    const HeldParameter& parameter = plan.parameters[p];
+    const std::int64_t offset = plan.offsets[p];
+    if (place <= offset || place >= offset + parameter.numel()) continue;
+    return parameter.muon ? offset : offset + segment_begin(parameter.sharding, place - offset);
+  }
+  return place;
+}
+
+void close_bucket(FlatPlan& plan, std::int64_t end, int shards) {
+  FlatPlan::Bucket& bucket = plan.buckets.back();
+  const std::int64_t share = round_up(ceil_div(end - bucket.begin, shards), kSegment);
+  bucket.end = bucket.begin + share * shards;
+  std::int64_t from = bucket.begin;
+  for (int shard = 1; shard <= shards; ++shard) {
+    const std::int64_t to = shard == shards ? bucket.end : cut_at(plan, bucket, bucket.begin + shard * share);
+    bucket.shard_sizes.push_back(to - from);
+    from = to;
+  }
+}
+
+class Held {
+ public:
+  explicit Held(const RunSpec& run) : run_(run), table_(parameter_table(run)) {}
+
+  std::vector<HeldParameter> of(int pipeline_rank) {
+    const StagePlacement placement = run_.parallel.placement();
+    for (int chunk = 0; chunk < placement.num_chunks; ++chunk) add_stage(placement.stage_of(pipeline_rank, chunk));
+    return std::move(held_);
+  }
+
+ private:
+  void add_stage(int stage) {
+    const bool last = stage + 1 == run_.parallel.placement().num_stages();
+    const ParameterRow* tied = nullptr;
+    std::string unit;
+    for (const ParameterRow& row : table_) {
+      if (std::find(row.stages.begin(), row.stages.end(), stage) == row.stages.end()) continue;
+      const bool word = row.name == "embedding.word_embeddings.weight";
+      if (word && run_.model.tied() && last) tied = &row;
+      if (word && stage != 0) continue;
+      // "embedding", "decoder.layers.3", "decoder.final_layernorm", "output_layer"
+      const std::size_t dots =
+          row.name.rfind("decoder.layers.", 0) == 0 ? row.name.find('.', 15) : row.name.find('.', 8);
+      const std::string of_row = row.name.substr(0, dots);
+      if (of_row != unit) ++unit_;
+      unit = of_row;
+      add(row);
+      held_.back().shared_embedding = word && run_.model.tied();
+      has_table_ = has_table_ || held_.back().shared_embedding;
+    }
+    if (tied == nullptr) return;
+    ++unit_;
+    add(*tied);
+    held_.back().tied_use = true;
+    held_.back().shares_memory = has_table_;
+  }
+
+  void add(const ParameterRow& row) {
+    HeldParameter parameter;
+    parameter.name = row.name;
+    parameter.sharding = row.sharding;
+    parameter.unit = unit_;
+    parameter.sum = sum_of(run_, row.name);
+    parameter.muon =
+        run_.optimizer.kind == OptimizerKind::muon && row.sharding.num_dims == 2 && !is_table_or_head(row.name);
+    held_.push_back(std::move(parameter));
+  }
+
+  const RunSpec& run_;
+  const std::vector<ParameterRow> table_;
+  std::vector<HeldParameter> held_;
+  int unit_ = -1;
+  bool has_table_ = false;
+};
+
+}  // namespace
+
+std::vector<HeldParameter> held_parameters(const RunSpec& run, int pipeline_rank) {
+  return Held(run).of(pipeline_rank);
+}
+
+HeldRange FlatPlan::owned(std::size_t parameter, int shard) const {
+  const Bucket& bucket = buckets[bucket_of[parameter]];
+  const std::int64_t first = std::accumulate(bucket.shard_sizes.begin(), bucket.shard_sizes.begin() + shard,
+                                             bucket.begin - offsets[parameter]);
+  const std::int64_t last = first + bucket.shard_sizes[static_cast<std::size_t>(shard)];
+  const std::int64_t numel = parameters[parameter].numel();
+  return {std::clamp<std::int64_t>(first, 0, numel), std::clamp<std::int64_t>(last, 0, numel)};
+}
+
+int optimizer_shards(const RunSpec& run) {
+  return run.parallel.sharding() == ShardingStrategy::no_shard ? 1 : run.parallel.data_parallel;
+}
+
+FlatPlan flat_plan(const RunSpec& run, int pipeline_rank, int shards) {
+  FlatPlan plan;
+  plan.parameters = held_parameters(run, pipeline_rank);
+  plan.offsets.resize(plan.parameters.size());
+  plan.bucket_of.resize(plan.parameters.size());
+  const std::int64_t dp = run.parallel.data_parallel;
+  const std::int64_t bucket_size =
+      run.parallel.ddp_bucket_size.value_or(std::max<std::int64_t>(40'000'000, 1'000'000 * dp));
+  const bool by_unit = run.parallel.sharding() >= ShardingStrategy::optim_grads;
+  std::int64_t end = 0;
+  bool open = false;
+  int unit = -1;
+  for (std::size_t i = plan.parameters.size(); i-- > 0;) {
+    const HeldParameter& parameter = plan.parameters[i];
+    if (!open || has_own_bucket(parameter) || (by_unit && parameter.unit != unit)) {
+      if (!plan.buckets.empty()) {
+        close_bucket(plan, end, shards);
+        end = plan.buckets.back().end;
+      }
+      plan.buckets.push_back({end, end, {}, {}, false});
+    }
+    FlatPlan::Bucket& bucket = plan.buckets.back();
+    bucket.parameters.push_back(i);
+    bucket.shares_memory = parameter.shares_memory;
+    plan.offsets[i] = end;
+    plan.bucket_of[i] = plan.buckets.size() - 1;
+    const std::int64_t used = end + parameter.numel() - bucket.begin;
+    end = round_up(end + parameter.numel(), kSegment);
+    open = !has_own_bucket(parameter) && (by_unit || used < bucket_size);
+    unit = parameter.unit;
+  }
+  if (!plan.buckets.empty()) close_bucket(plan, end, shards);
+  return plan;
+}
+
+}  // namespace megatron::spec

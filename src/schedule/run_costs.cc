@@ -161,7 +161,7 @@ RunCosts run_costs(const spec::RunSpec& run) {
     for (int shard = 0; shard < shards; ++shard) {
       Peak peak = passes;
       raise(peak, spec::update_peak(run, plan, shard));
-      owners.push_back(spec::lasting_memory(run, plan, shard));
+      owners.push_back(spec::lasting_memory(run, plan, rank, shard));
       owners.back().activations = peak.activations;
       owners.back().communication = peak.communication;
       spec::take_larger(costs.step_traffic, spec::step_traffic(run, plan, rank, shard, count));

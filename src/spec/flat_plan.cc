@@ -93,21 +93,22 @@ class Held {
       const std::string of_row = row.name.substr(0, dots);
       if (of_row != unit) ++unit_;
       unit = of_row;
-      add(row);
+      add(row, stage);
       held_.back().shared_embedding = word && run_.model.tied();
       has_table_ = has_table_ || held_.back().shared_embedding;
     }
     if (tied == nullptr) return;
     ++unit_;
-    add(*tied);
+    add(*tied, stage);
     held_.back().tied_use = true;
     held_.back().shares_memory = has_table_;
   }
 
-  void add(const ParameterRow& row) {
+  void add(const ParameterRow& row, int stage) {
     HeldParameter parameter;
     parameter.name = row.name;
     parameter.sharding = row.sharding;
+    parameter.stage = stage;
     parameter.unit = unit_;
     parameter.sum = sum_of(run_, row.name);
     parameter.muon =
@@ -137,8 +138,17 @@ HeldRange FlatPlan::owned(std::size_t parameter, int shard) const {
   return {std::clamp<std::int64_t>(first, 0, numel), std::clamp<std::int64_t>(last, 0, numel)};
 }
 
+ShardingStrategy effective_sharding(const RunSpec& run) {
+  return run.parallel.data_parallel > 1 ? run.parallel.sharding() : ShardingStrategy::no_shard;
+}
+
 int optimizer_shards(const RunSpec& run) {
-  return run.parallel.sharding() == ShardingStrategy::no_shard ? 1 : run.parallel.data_parallel;
+  return effective_sharding(run) == ShardingStrategy::no_shard ? 1 : run.parallel.data_parallel;
+}
+
+bool reduces_every_micro_batch(const RunSpec& run) {
+  return run.parallel.data_parallel > 1 &&
+         (run.parallel.reduce_every_microbatch || effective_sharding(run) >= ShardingStrategy::optim_grads);
 }
 
 FlatPlan flat_plan(const RunSpec& run, int pipeline_rank, int shards) {
@@ -149,7 +159,7 @@ FlatPlan flat_plan(const RunSpec& run, int pipeline_rank, int shards) {
   const std::int64_t dp = run.parallel.data_parallel;
   const std::int64_t bucket_size =
       run.parallel.ddp_bucket_size.value_or(std::max<std::int64_t>(40'000'000, 1'000'000 * dp));
-  const bool by_unit = run.parallel.sharding() >= ShardingStrategy::optim_grads;
+  const bool by_unit = reduces_every_micro_batch(run);
   std::int64_t end = 0;
   bool open = false;
   int unit = -1;
@@ -169,7 +179,7 @@ FlatPlan flat_plan(const RunSpec& run, int pipeline_rank, int shards) {
     plan.bucket_of[i] = plan.buckets.size() - 1;
     const std::int64_t used = end + parameter.numel() - bucket.begin;
     end = round_up(end + parameter.numel(), kSegment);
-    open = !has_own_bucket(parameter) && (by_unit || used < bucket_size);
+    open = !has_own_bucket(parameter) && used < bucket_size;
     unit = parameter.unit;
   }
   if (!plan.buckets.empty()) close_bucket(plan, end, shards);

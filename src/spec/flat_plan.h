@@ -16,6 +16,7 @@ struct HeldParameter {
   enum class Sum : std::uint8_t { none, whole, shared_rows };
   std::string name;
   Sharding sharding;  // of the first tensor-parallel rank; those of the others have the same sizes
+  int stage = 0;      // virtual stage
   int unit = 0;       // embedding, each layer, final norm, head: counted within the rank
   Sum sum = Sum::none;
   bool tied_use = false;          // the head's use of a tied table
@@ -54,7 +55,11 @@ struct FlatPlan {
 
 /// `shards`: the data-parallel ranks that own a part each, 1 where every rank has all.
 FlatPlan flat_plan(const RunSpec& run, int pipeline_rank, int shards);
-/// The number of owners of a run's gradients and optimizer states.
+/// What data-parallel ranks share; nothing where there is one.
+ShardingStrategy effective_sharding(const RunSpec& run);
+/// The number of owners of a run's optimizer states.
 int optimizer_shards(const RunSpec& run);
+/// Gradients are reduced over data parallelism after every micro-batch; then a bucket holds one unit's parameters.
+bool reduces_every_micro_batch(const RunSpec& run);
 
 }  // namespace megatron::spec

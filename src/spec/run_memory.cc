@@ -1,8 +1,10 @@
 #include "spec/run_memory.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/check.h"
+#include "base/units.h"
 
 namespace megatron::spec {
 namespace {
@@ -16,21 +18,62 @@ std::int64_t moments_per_element(const OptimizerSpec& optimizer, const HeldParam
   return kind == OptimizerKind::sgd && optimizer.sgd_momentum == 0 && !optimizer.sgd_nesterov ? 0 : 1;
 }
 
-/// Of the two neighbours in buffer order that are largest together, or of the only bucket.
-std::int64_t largest_pair(const FlatPlan& plan, bool with_values) {
-  std::int64_t most = 0, before = 0;
-  for (const FlatPlan::Bucket& bucket : plan.buckets) {
-    if (with_values && bucket.shares_memory) continue;
-    most = std::max(most, before + bucket.size());
-    before = bucket.size();
+/// Elements of the gradients that are being written or are on their way, where they are reduced after every
+/// micro-batch: of two buckets that follow each other, the first of the next micro-batch behind the last.
+std::int64_t staged_gradients(const RunSpec& run, const FlatPlan& plan) {
+  const std::size_t count = plan.buckets.size();
+  std::int64_t most = 0;
+  for (std::size_t b = 0; b < count; ++b) {
+    const bool wraps = b + 1 == count;
+    const std::int64_t next = wraps && run.batch.num_micro_batches == 1 ? 0 : plan.buckets[(b + 1) % count].size();
+    most = std::max(most, plan.buckets[b].size() + (run.parallel.overlap ? next : 0));
+  }
+  return most;
+}
+
+/// Elements of what a stage uses together: embedding, each layer, final norm and head, each with all of its buckets.
+std::vector<std::int64_t> unit_sizes(const FlatPlan& plan, int stage) {
+  std::vector<std::int64_t> sizes;
+  int unit = -1;
+  bool in_head = false;
+  std::vector<bool> seen(plan.buckets.size(), false);
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+    const HeldParameter& parameter = plan.parameters[i];
+    if (parameter.stage != stage) continue;
+    if (parameter.unit != unit && !in_head) sizes.push_back(0);
+    unit = parameter.unit;
+    in_head = in_head || parameter.name.rfind("decoder.final_layernorm", 0) == 0;
+    if (!seen[plan.bucket_of[i]]) sizes.back() += plan.buckets[plan.bucket_of[i]].size();
+    seen[plan.bucket_of[i]] = true;
+  }
+  return sizes;
+}
+
+/// Elements of values that are gathered at one time: of a unit and the next one, or of a recomputed group and the unit
+/// before it.
+std::int64_t gathered_values(const RunSpec& run, const FlatPlan& plan, int pipeline_rank) {
+  const StagePlacement placement = run.parallel.placement();
+  std::int64_t most = 0;
+  for (int chunk = 0; chunk < placement.num_chunks; ++chunk) {
+    const int stage = placement.stage_of(pipeline_rank, chunk);
+    const std::vector<std::int64_t> sizes = unit_sizes(plan, stage);
+    const bool ahead = run.parallel.overlap;
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      most = std::max(most, sizes[i] + (ahead && i > 0 ? sizes[i - 1] : 0));
+    const std::size_t first_layer = stage == 0 ? 1 : 0;
+    for (const RecomputeGroup& group :
+         run.recompute.groups(run.parallel.layers_per_stage[static_cast<std::size_t>(stage)])) {
+      const auto begin = sizes.begin() + static_cast<std::ptrdiff_t>(first_layer) + group.first;
+      most = std::max(most, std::accumulate(begin, begin + group.count, std::int64_t{0}) +
+                                (ahead && begin != sizes.begin() ? *(begin - 1) : 0));
+    }
   }
   return most;
 }
 
 std::int64_t value_elements(const RunSpec& run, const FlatPlan& plan) {
   std::int64_t elements = 0;
-  const bool flat = run.parallel.sharding() != ShardingStrategy::no_shard && run.parallel.data_parallel > 1;
-  if (flat) {
+  if (effective_sharding(run) != ShardingStrategy::no_shard) {
     for (const FlatPlan::Bucket& bucket : plan.buckets) elements += bucket.shares_memory ? 0 : bucket.size();
   } else {
     for (const HeldParameter& parameter : plan.parameters) elements += parameter.shares_memory ? 0 : parameter.numel();
@@ -46,6 +89,8 @@ StagePasses::Peak muon_peak(const RunSpec& run, const HeldParameter& matrix) {
   for (const auto& [rows, cols] : muon_parts(run, matrix)) {
     const std::int64_t small = std::min(rows, cols), part = kWide * rows * cols;
     peak.activations = std::max(peak.activations, (gathers ? 0 : shard) + 2 * part + 2 * kWide * small * small);
+    if (gathers && run.optimizer.muon.tp_mode == MuonTpMode::distributed)
+      peak.communication = std::max(peak.communication, n * shard + kWide * ceil_div(rows, n) * cols);
   }
   return peak;
 }
@@ -89,16 +134,31 @@ std::vector<std::pair<std::int64_t, std::int64_t>> muon_parts(const RunSpec& run
   return {{heads * head, cols}, {head, cols}, {head, cols}};
 }
 
-RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int data_rank) {
-  const std::int64_t value = element_bytes(run).value, d = run.parallel.data_parallel;
-  const ShardingStrategy sharding = d > 1 ? run.parallel.sharding() : ShardingStrategy::no_shard;
+RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int pipeline_rank, int data_rank) {
+  const std::int64_t value = element_bytes(run).value;
+  const ShardingStrategy sharding = effective_sharding(run);
   const int shard = optimizer_shards(run) > 1 ? data_rank : 0;
+  std::int64_t owned_gradients = 0, owned_values = 0;
+  for (const FlatPlan::Bucket& bucket : plan.buckets) {
+    const std::int64_t size = bucket.shard_sizes[static_cast<std::size_t>(shard)];
+    owned_gradients += size;
+    owned_values += bucket.shares_memory ? 0 : size;
+  }
   RankMemory m;
-  m.parameters = value * value_elements(run, plan);
-  if (sharding == ShardingStrategy::optim_grads_params)
-    m.parameters = m.parameters / d + value * largest_pair(plan, true);
-  m.gradients = kWide * plan.num_elements();
-  if (sharding >= ShardingStrategy::optim_grads) m.gradients = m.gradients / d + kWide * largest_pair(plan, false);
+  m.parameters = value * (sharding == ShardingStrategy::optim_grads_params
+                              ? owned_values + gathered_values(run, plan, pipeline_rank)
+                              : value_elements(run, plan));
+  if (!reduces_every_micro_batch(run)) {
+    m.gradients = kWide * plan.num_elements();
+  } else {
+    // Rounded messages take the place of what is on its way.
+    std::int64_t staged = staged_gradients(run, plan);
+    if (run.numerics.grad_reduce_in_bf16) {
+      staged = 0;
+      for (const FlatPlan::Bucket& bucket : plan.buckets) staged = std::max(staged, bucket.size());
+    }
+    m.gradients = kWide * (owned_gradients + staged);
+  }
   for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
     const HeldParameter& parameter = plan.parameters[i];
     if (parameter.shares_memory) continue;
@@ -112,8 +172,12 @@ RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int data_ran
 StagePasses::Peak update_peak(const RunSpec& run, const FlatPlan& plan, int data_rank) {
   const int shard = optimizer_shards(run) > 1 ? data_rank : 0;
   StagePasses::Peak peak;
+  if (run.parallel.world_size > 1) peak.communication = 8 * kStepSummaryWords;
+  if (run.parallel.tensor_parallel > 1)
+    peak.communication = std::max(peak.communication, kWide * summed_over_tensor_parallel(run, plan, shard));
   // Rounded messages of all buckets are under way until the step ends.
-  if (run.numerics.grad_reduce_in_bf16 && run.parallel.data_parallel > 1) peak.communication = 2 * plan.num_elements();
+  if (run.numerics.grad_reduce_in_bf16 && run.parallel.data_parallel > 1)
+    peak.communication = 2 * (reduces_every_micro_batch(run) ? staged_gradients(run, plan) : plan.num_elements());
   if (run.optimizer.kind != OptimizerKind::muon) return peak;
   for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
     if (!plan.parameters[i].muon || plan.owned(i, shard).size() == 0) continue;
@@ -122,6 +186,25 @@ StagePasses::Peak update_peak(const RunSpec& run, const FlatPlan& plan, int data
     peak.communication = std::max(peak.communication, of_matrix.communication);
   }
   return peak;
+}
+
+std::int64_t summed_over_tensor_parallel(const RunSpec& run, const FlatPlan& plan, int shard) {
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+    const HeldParameter& parameter = plan.parameters[i];
+    if (parameter.sum == HeldParameter::Sum::none) continue;
+    HeldRange range = plan.owned(i, shard);
+    std::int64_t copies = 1;
+    if (parameter.sum == HeldParameter::Sum::shared_rows) {
+      const Piece& shared = parameter.sharding.pieces.back();
+      const std::int64_t cols = parameter.sharding.local_cols;
+      range.begin = std::max(range.begin, shared.local_row * cols);
+      range.end = std::min(range.end, (shared.local_row + shared.global.rows) * cols);
+      copies = run.model.num_query_groups;
+    }
+    total += copies * std::max<std::int64_t>(range.size(), 0);
+  }
+  return total;
 }
 
 }  // namespace megatron::spec

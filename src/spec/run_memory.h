@@ -27,9 +27,17 @@ struct RankMemory {
   }
 };
 
-/// What a rank at (`plan`'s pipeline rank, `data_rank`) holds all the time: parameters, main parameters, gradients,
-/// optimizer state.
-RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int data_rank);
+/// 64-bit integers that all ranks add up: of an exact sum, and of the summary of a step (loss, tokens, flags, times).
+inline constexpr std::int64_t kExactSumWords = 71;
+inline constexpr std::int64_t kStepSummaryWords = 2 * kExactSumWords + 10;
+
+/// Parameters, main parameters, gradients and optimizer state of the rank at (`pipeline_rank`, `data_rank`), with what
+/// is gathered or written for a while where data-parallel ranks share them. `plan`: the pipeline rank's, with
+/// optimizer_shards(run).
+RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int pipeline_rank, int data_rank);
+/// Elements of gradients of which each tensor-parallel rank has a part: they are added up in one operation, in which
+/// rows of shared keys and values lie once per group of heads.
+std::int64_t summed_over_tensor_parallel(const RunSpec& run, const FlatPlan& plan, int shard);
 /// What the end of a step holds besides: activations and communication of gradients' reductions and of the update.
 StagePasses::Peak update_peak(const RunSpec& run, const FlatPlan& plan, int data_rank);
 

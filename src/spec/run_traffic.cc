@@ -63,40 +63,25 @@ class StepTraffic {
   void add_data_parallel() {
     const std::int64_t d = p_.data_parallel, value = dtype_size(run_.numerics.params_dtype);
     const std::int64_t message = run_.numerics.grad_reduce_in_bf16 ? 2 : kGradient;
-    const ShardingStrategy sharding = p_.sharding();
-    // Stages that hold shards of gradients reduce after every micro-batch, and add ranks first.
-    const std::int64_t reductions = sharding >= ShardingStrategy::optim_grads ? count_ : 1;
-    const std::int64_t gathers = sharding == ShardingStrategy::optim_grads_params ? 2 * count_ : 1;
+    const ShardingStrategy sharding = effective_sharding(run_);
+    const std::int64_t reductions = reduces_every_micro_batch(run_) ? count_ : 1;
     for (const FlatPlan::Bucket& bucket : plan_.buckets) {
-      const std::int64_t sent = (d - 1) * bucket.size() * message / d;
-      if (sharding == ShardingStrategy::no_shard) {
+      const std::int64_t gathered = (d - 1) * bucket.size() * value / d;
+      if (sharding == ShardingStrategy::no_shard)
         add("dp", "all_reduce", reductions * (2 * (d - 1) * bucket.size() * message / d));
-        continue;
-      }
-      add("dp", "reduce_scatter", reductions * sent);
-      if (!bucket.shares_memory) add("dp", "all_gather", gathers * ((d - 1) * bucket.size() * value / d));
+      else
+        add("dp", "reduce_scatter", reductions * ((d - 1) * bucket.size() * message / d));
+      // For each pass, and for each use of a tied table; or all values once, after they have changed.
+      if (sharding == ShardingStrategy::optim_grads_params)
+        add("dp", "all_gather", 2 * count_ * gathered);
+      else if (sharding != ShardingStrategy::no_shard && !bucket.shares_memory)
+        add("dp", "all_gather", gathered);
     }
   }
 
-  /// One operation for all gradients of which each rank has a part. Rows of shared keys and values lie in it once per
-  /// group of heads.
   void add_sums_over_tensor_parallel() {
-    std::int64_t total = 0;
-    for (std::size_t i = 0; i < plan_.parameters.size(); ++i) {
-      const HeldParameter& parameter = plan_.parameters[i];
-      if (parameter.sum == HeldParameter::Sum::none) continue;
-      HeldRange range = plan_.owned(i, shard_);
-      std::int64_t copies = 1;
-      if (parameter.sum == HeldParameter::Sum::shared_rows) {
-        const Piece& shared = parameter.sharding.pieces.back();
-        const std::int64_t cols = parameter.sharding.local_cols;
-        range.begin = std::max(range.begin, shared.local_row * cols);
-        range.end = std::min(range.end, (shared.local_row + shared.global.rows) * cols);
-        copies = run_.model.num_query_groups;
-      }
-      total += copies * std::max<std::int64_t>(range.size(), 0);
-    }
-    add_all_reduce("tp", p_.tensor_parallel, kGradient * total);
+    if (p_.tensor_parallel > 1)
+      add_all_reduce("tp", p_.tensor_parallel, kGradient * summed_over_tensor_parallel(run_, plan_, shard_));
   }
 
   void add_tied_table() {
@@ -113,7 +98,9 @@ class StepTraffic {
     const int model = p_.tensor_parallel * p_.pipeline_parallel, size = sharded ? p_.world_size : model;
     add_all_reduce(group, size, 8 * kExactSumWords);
     if (run_.log.log_num_zeros_in_grad) add_all_reduce(group, size, 8);
-    if (run_.log.log_params_norm) add_all_reduce("model", model, 8 * kExactSumWords);
+    const bool value_shards = effective_sharding(run_) == ShardingStrategy::optim_grads_params;
+    if (run_.log.log_params_norm)
+      add_all_reduce(value_shards ? "world" : "model", value_shards ? p_.world_size : model, 8 * kExactSumWords);
     if (run_.optimizer.kind != OptimizerKind::muon || run_.optimizer.muon.tp_mode == MuonTpMode::blockwise) return;
     for (std::size_t i = 0; i < plan_.parameters.size(); ++i)
       if (plan_.parameters[i].muon && plan_.owned(i, shard_).size() > 0) add_muon(plan_.parameters[i]);

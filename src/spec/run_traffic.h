@@ -14,10 +14,6 @@ namespace megatron::spec {
 /// [group: tp, dp, pp, embedding, model, world][operation: all_reduce, send, …]; entries only for what moves bytes.
 using TrafficTable = std::map<std::string, std::map<std::string, std::int64_t>>;
 
-/// 64-bit integers that all ranks add up: of an exact sum, and of the summary of a step (loss, tokens, flags, times).
-inline constexpr std::int64_t kExactSumWords = 71;
-inline constexpr std::int64_t kStepSummaryWords = 2 * kExactSumWords + 10;
-
 /// Of a rank at (`pipeline_rank`, `data_rank`) in a step of `num_micro_batches` that changes weights; all
 /// tensor-parallel ranks are alike. `plan`: that of the pipeline rank with optimizer_shards(run). Not counted: what
 /// happens once (start, checkpoints, a schedule that is made again), and evaluation.

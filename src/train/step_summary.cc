@@ -6,11 +6,14 @@
 #include <csignal>
 #include <cstring>
 
+#include "spec/run_memory.h"
+
 namespace megatron::train {
 namespace {
 
 constexpr int kScalars = 10;
 constexpr int kWords = 2 * ExactSum::kWords + kScalars;
+static_assert(ExactSum::kWords == spec::kExactSumWords && kWords == spec::kStepSummaryWords, "see spec/run_memory.h");
 constexpr std::int64_t kTextWords = 60;
 
 std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }

@@ -169,8 +169,10 @@ TEST(UserReports, ParametersOfTheModelAndOfEachStage) {
   EXPECT_EQ(summarize(validate(kB171)).parameters.unpadded_vocab, 86848);
   const Summary summary = summarize(validate(kB171 + "--pipeline-model-parallel-size 2"));
   EXPECT_EQ(summary.stage_parameters_unpadded_vocab, (std::vector<std::int64_t>{43392, 43456}));
-  ASSERT_EQ(summary.memory.size(), 2u);
-  EXPECT_EQ(summary.memory[0].parameters, 4 * (43392 + 28 * 64));  // rows of padding are memory too
+  ASSERT_TRUE(summary.costs.has_value());
+  ASSERT_EQ(summary.costs->memory.size(), 2u);
+  EXPECT_EQ(summary.costs->memory[0].parameters, 4 * (43392 + 28 * 64));  // rows of padding are memory too
+  EXPECT_EQ(summary.costs->memory[1].parameters, 4 * (43456 + 28 * 64));  // of each stage its own, no mean
 }
 
 TEST(UserReports, UnsupportedPairsAreRefusedByName) {

@@ -27,7 +27,7 @@ RunSpec small_run() {
 }
 
 RankMemory lasting(const RunSpec& run, int pipeline_rank, int data_rank = 0) {
-  return lasting_memory(run, flat_plan(run, pipeline_rank, optimizer_shards(run)), data_rank);
+  return lasting_memory(run, flat_plan(run, pipeline_rank, optimizer_shards(run)), pipeline_rank, data_rank);
 }
 
 TEST(RunMemory, ParametersGradientsMoments) {

@@ -95,10 +95,17 @@ std::vector<std::string> tiny(const TemporaryFolder& folder, std::vector<std::st
   return args;
 }
 
+/// Steps and evaluations; the last line of each run is its summary.
 std::vector<json> read_log(const std::string& path) {
   std::vector<json> records;
   std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) records.push_back(json::parse(line));
+  bool ended = false;
+  for (std::string line; std::getline(in, line);) {
+    json record = json::parse(line);
+    ended = record.contains("summary");
+    if (!ended) records.push_back(std::move(record));
+  }
+  EXPECT_TRUE(ended) << path << " does not end with a summary";
   return records;
 }
 
@@ -216,11 +223,12 @@ TEST(CliTrain, ASignalSavesAndEndsWithItsStatus) {
 
 TEST(CliTrain, ASignalWithoutSaveSaysThatNothingWasSaved) {
   const TemporaryFolder folder;
-  Child child(folder, tiny(folder, {"--train-iters", "2000"}));
+  Child child(folder, tiny(folder, {"--train-iters", "2000", "--log-json", folder / "log"}));
   ASSERT_TRUE(child.wait_for("iteration        2/"));
   kill(child.pid(), SIGTERM);
   const Finished done = child.wait();
   EXPECT_EQ(done.status, 143);
+  EXPECT_GE(read_log(folder / "log").size(), 2U);  // and what the run cost
   EXPECT_NE(done.out.find("nothing was saved"), std::string::npos) << done.out;
 }
 

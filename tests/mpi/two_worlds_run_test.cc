@@ -38,6 +38,13 @@ TEST(TwoWorlds, TensorAndPipelineParallel) {
     EXPECT_EQ(count_of(result->output, "layout: 4 ranks · tensor parallel 2 · pipeline parallel 2 ·"), 1)
         << result->output;
   expect_equal_logs(folder / "threads.log", folder / "processes.log", 6);
+  // The summary of the run.
+  for (const char* key : {"parameters", "gradients", "optimizer", "all_reduce", "send", "peak_chunk_stashes",
+                          "recomputed_flops", "model_flops"}) {
+    const Words of_threads = json_texts(folder / "threads.log", key);
+    EXPECT_EQ(of_threads, json_texts(folder / "processes.log", key)) << key;
+    EXPECT_FALSE(of_threads.empty()) << key;
+  }
   EXPECT_TRUE(folder_bytes(folder / "threads") == folder_bytes(folder / "processes"));
   EXPECT_EQ(folder_bytes(folder / "processes").size(), 9U);  // two checkpoints of four files, and which is the latest
 }

@@ -100,7 +100,8 @@ TEST(RunCosts, DataParallelTraffic) {
       other.parallel.use_megatron_fsdp = fsdp;
       other.parallel.data_parallel_sharding_strategy = strategy;
       std::int64_t sum = 0, elements = spec::flat_plan(other, 0, spec::optimizer_shards(other)).num_elements();
-      for (const auto& [operation, bytes] : run_costs(other).step_traffic.at("dp")) sum += bytes;
+      const RunCosts costs = run_costs(other);
+      for (const auto& [operation, bytes] : costs.step_traffic.at("dp")) sum += bytes;
       return std::pair{sum, (d - 1) * elements / d};
     };
     const auto [plain, share] = sent(false, false, spec::ShardingStrategy::no_shard);

@@ -23,8 +23,13 @@ AttentionParams params(std::int64_t window = -1, double cap = 0, double dropout 
   return p;
 }
 
+/// Factors of the operands.
+struct Sizes {
+  double q = 2, k = 2, v = 1, d_o = 1;
+};
+
 template <typename TwinT>
-std::vector<float> run(const TwinT& twin, Executor& exec, const Case& c, std::int64_t padding) {
+std::vector<float> run(const TwinT& twin, Executor& exec, const Case& c, std::int64_t padding, const Sizes& size = {}) {
   std::vector<std::int64_t> sample, position;
   for (std::size_t s = 0; s + 1 < c.starts.size(); ++s) {
     sample.push_back(100 + static_cast<std::int64_t>(s));
@@ -34,8 +39,10 @@ std::vector<float> run(const TwinT& twin, Executor& exec, const Case& c, std::in
   const std::int64_t t = c.starts.back(), tk = c.key_starts.empty() ? t : c.key_starts.back();
   const Shape q_shape{t, c.heads, c.size}, k_shape{tk, c.key_heads, c.size};
   const Shape v_shape{tk, c.key_heads, c.value_size}, o_shape{t, c.heads, c.value_size};
-  const Tensor q = twin.random(exec, q_shape, 1, padding, 2), k = twin.random(exec, k_shape, 2, padding, 2);
-  const Tensor v = twin.random(exec, v_shape, 3, padding), d_o = twin.random(exec, o_shape, 4, padding);
+  const Tensor q = twin.random(exec, q_shape, 1, padding, size.q);
+  const Tensor k = twin.random(exec, k_shape, 2, padding, size.k);
+  const Tensor v = twin.random(exec, v_shape, 3, padding, size.v);
+  const Tensor d_o = twin.random(exec, o_shape, 4, padding, size.d_o);
   Tensor o = twin.empty(exec, o_shape), lse = exec.empty({t, c.heads}, DType::float32);
   Tensor dq = twin.random(exec, q_shape, 5, padding), dk = twin.random(exec, k_shape, 6, padding);
   Tensor dv = twin.random(exec, v_shape, 7, padding);
@@ -62,6 +69,26 @@ TEST(AttentionHalf, IsTheFloatKernelRoundedOnce) {
     for (const std::int64_t padding : {0, 3})
       expect_rounded_results([&](auto twin, Executor& exec) { return run(twin, exec, c, padding); }, padding == 0);
   }
+}
+
+AttentionParams scaled(AttentionParams p, double scale) {
+  p.scale = scale;
+  return p;
+}
+
+// Scores of bfloat16 may come from an instruction that adds pairs and takes subnormals as zero: where the scale is a
+// power of two, or not; where products are large enough for it, or not, in scores, in their gradients, in both.
+TEST(AttentionHalf, ScoresInPairsHaveTheBitsOfFloats) {
+  const double tiny = std::ldexp(1.0, -64), large = std::ldexp(1.0, 30);
+  for (const double scale : {0.125, 1.0, 0.3})
+    for (const Sizes& size :
+         {Sizes{}, Sizes{large, 1 / large, tiny, tiny}, Sizes{tiny, large, tiny, tiny / 4},
+          Sizes{large, 1 / large, tiny * tiny, 0x1p40}, Sizes{tiny, tiny, 1, large}, Sizes{0, 1, 0, 1}}) {
+      const Case cases[] = {{"", {0, 33, 290}, {}, 2, 1, 64, 32, scaled(params(-1, 0, 0.25), scale)},
+                            {"", {0, 130}, {}, 1, 1, 18, 70, scaled(params(20), scale)}};
+      for (const Case& c : cases)
+        expect_rounded<BFloat16>([&](auto twin, Executor& exec) { return run(twin, exec, c, 2, size); }, false);
+    }
 }
 
 // A row alone, as generation computes it, has the bits it has among others.

@@ -61,18 +61,18 @@ class Backward {
 
   void run() const {
     begin_queries();
+    const auto k = head_rows(x_.k, key_start_, key_head_), v = head_rows(x_.v, key_start_, key_head_);
+    const InPairs pairs{in_pairs(x_.q, k, sizes_.size, scale()), in_pairs(x_.d_o, v, sizes_.value_size, 1)};
     for (std::int64_t first = 0; first < keys_; first += kKeyBlock) {
       const std::int64_t block = std::min(kKeyBlock, keys_ - first);
-      const auto k = head_rows(x_.k, key_start_, key_head_), v = head_rows(x_.v, key_start_, key_head_);
       begin_keys(first, block);
-      pack_transposed_rows(kernels_, row_kernels_, k, first, block, sizes_.size, at(space_.stage), at(space_.keys_t));
-      pack_transposed_rows(kernels_, row_kernels_, v, first, block, sizes_.value_size, at(space_.stage),
-                           at(space_.values_t));
+      pack_right(pairs.scores, k, first, block, sizes_.size, at(space_.keys_t));
+      pack_right(pairs.dp, v, first, block, sizes_.value_size, at(space_.values_t));
       pack_row_panels(kernels_, row_kernels_, k, first, block, sizes_.size, kKeyBlock, at(space_.stage),
                       at(space_.keys));
       for (std::int64_t member = 0; member < sizes_.group(); ++member)
         for (std::int64_t query = 0; query < queries_; query += kQueryBlock)
-          query_block(member, query, std::min(kQueryBlock, queries_ - query), first, block);
+          query_block(pairs, member, query, std::min(kQueryBlock, queries_ - query), first, block);
       end_keys(first, block);
     }
     end_queries();
@@ -81,6 +81,42 @@ class Backward {
  private:
   float* at(std::int64_t offset) const { return scratch_ + offset; }
   std::int64_t head_of(std::int64_t member) const { return key_head_ * sizes_.group() + member; }
+
+  float scale() const { return static_cast<float>(x_.params.scale); }
+
+  // Which products of rows of bfloat16 run in pairs.
+  struct InPairs {
+    bool scores, dp;
+  };
+  // For the rows of all query heads times `right`.
+  bool in_pairs(const ConstTensorView& left, SourceRows right, std::int64_t width, float factor) const {
+    if (!may_run_in_pairs(right.dtype, width)) return false;
+    Exponents of_left;
+    for (std::int64_t member = 0; member < sizes_.group(); ++member)
+      of_left = joined(of_left, exponents_of(head_rows(left, start_, head_of(member)), 0, queries_, width));
+    return pairs_are_exact(of_left, factor, exponents_of(right, 0, keys_, width));
+  }
+  void pack_right(bool pairs, SourceRows rows, std::int64_t first, std::int64_t count, std::int64_t width,
+                  float* panels) const {
+    if (pairs)
+      pack_transposed_pairs(rows, first, count, width, at(space_.stage), panels);
+    else
+      pack_transposed_rows(kernels_, row_kernels_, rows, first, count, width, at(space_.stage), panels);
+  }
+  void pack_left(bool pairs, SourceRows rows, std::int64_t first, std::int64_t count, std::int64_t width, float factor,
+                 float* planes) const {
+    if (pairs)
+      pack_left_pairs(rows, first, count, width, factor, planes);
+    else
+      pack_left_rows(row_kernels_, rows, first, count, width, factor, kQueryBlock, planes);
+  }
+  void scores_of(bool pairs, const float* left, const float* right, std::int64_t rows, TileColumns columns,
+                 std::int64_t width, float* scores) const {
+    if (pairs)
+      score_tile_in_pairs(left, right, rows, columns, width, scores);
+    else
+      score_tile(kernels_, left, kQueryBlock, right, rows, columns, width, scores);
+  }
 
   bool adds_in_place() const { return x_.dq.dtype == DType::float32; }
   // What is added to: the gradients themselves, or scratch where they have 16 bits and get the sums rounded at the end.
@@ -134,39 +170,38 @@ class Backward {
         narrow_row(row_kernels_, dq_rows(member).row(i), x_.dq, start_ + i, head_of(member));
   }
 
-  void query_block(std::int64_t member, std::int64_t query, std::int64_t rows, std::int64_t first,
+  void query_block(InPairs pairs, std::int64_t member, std::int64_t query, std::int64_t rows, std::int64_t first,
                    std::int64_t block) const {
     const TileColumns seen = tile_columns(x_.params, query, rows, keys_, first, block);
     if (seen.begin >= seen.end) return;
     const std::int64_t head = head_of(member);
     const auto q = head_rows(x_.q, start_, head), d_o = head_rows(x_.d_o, start_, head);
-    pack_left_rows(row_kernels_, q, query, rows, sizes_.size, static_cast<float>(x_.params.scale), kQueryBlock,
-                   at(space_.left_q));
-    pack_left_rows(row_kernels_, d_o, query, rows, sizes_.value_size, 1, kQueryBlock, at(space_.left_do));
+    pack_left(pairs.scores, q, query, rows, sizes_.size, scale(), at(space_.left_q));
+    pack_left(pairs.dp, d_o, query, rows, sizes_.value_size, 1, at(space_.left_do));
     pack_row_panels(kernels_, row_kernels_, q, query, rows, sizes_.size, kQueryBlock, at(space_.stage),
                     at(space_.right_q));
     pack_row_panels(kernels_, row_kernels_, d_o, query, rows, sizes_.value_size, kQueryBlock, at(space_.stage),
                     at(space_.right_do));
     for (std::int64_t i = 0; i < rows; i += kernels_.max_rows)
-      query_tile(member, query, i, std::min(kernels_.max_rows, rows - i), first, block);
+      query_tile(pairs, member, query, i, std::min(kernels_.max_rows, rows - i), first, block);
     // dv += Pᵀ·do, dk += dSᵀ·q
     add_transposed(at(space_.scores), at(space_.right_do), sizes_.value_size, query, rows, first, seen, dv_rows(first));
     add_transposed(at(space_.dp), at(space_.right_q), sizes_.size, query, rows, first, seen, dk_rows(first));
   }
 
   // Probabilities and score gradients of rows [i, i + rows) of a query block, and dq += dS·k.
-  void query_tile(std::int64_t member, std::int64_t query_begin, std::int64_t i, std::int64_t rows, std::int64_t first,
-                  std::int64_t block) const {
+  void query_tile(InPairs pairs, std::int64_t member, std::int64_t query_begin, std::int64_t i, std::int64_t rows,
+                  std::int64_t first, std::int64_t block) const {
     const std::int64_t query = query_begin + i, head = head_of(member);
     const TileColumns columns = tile_columns(x_.params, query, rows, keys_, first, block);
     float* scores = at(space_.scores) + i * kPanelRowStride;
     float* dp = at(space_.dp) + i * kPanelRowStride;
     const std::int64_t end = round_up(columns.end, 16);
     if (columns.begin < columns.end) {
-      score_tile(kernels_, at(space_.left_q) + i * kPanelRowStride, kQueryBlock, at(space_.keys_t), rows, columns,
-                 sizes_.size, scores);
-      score_tile(kernels_, at(space_.left_do) + i * kPanelRowStride, kQueryBlock, at(space_.values_t), rows, columns,
-                 sizes_.value_size, dp);
+      scores_of(pairs.scores, at(space_.left_q) + i * kPanelRowStride, at(space_.keys_t), rows, columns, sizes_.size,
+                scores);
+      scores_of(pairs.dp, at(space_.left_do) + i * kPanelRowStride, at(space_.values_t), rows, columns,
+                sizes_.value_size, dp);
     }
     for (std::int64_t r = 0; r < rows; ++r) {
       const KeyRange range = visible_keys(x_.params, query + r, keys_);
@@ -181,7 +216,7 @@ class Backward {
       if (columns.begin < columns.end)
         row_kernels_.gradient(row, dp + r * kPanelRowStride,
                               x_.lse.data<float>()[(start_ + query + r) * x_.lse.stride(0) + head],
-                              at(space_.delta)[member * queries_ + query + r], static_cast<float>(x_.params.scale));
+                              at(space_.delta)[member * queries_ + query + r], scale());
       // The products over queries read whole rows.
       for (float* to : {scores + r * kPanelRowStride, dp + r * kPanelRowStride}) {
         std::fill(to, to + std::min(columns.begin, kKeyBlock), 0.0F);

@@ -76,17 +76,22 @@ class Forward {
     begin(task, scratch, states);
     const auto key_rows = head_rows(k_, key_starts[s], task.key_head);
     const auto value_rows = head_rows(v_, key_starts[s], task.key_head);
+    const Exponents of_queries = query_exponents(task);
     for (std::int64_t first = 0; first < keys; first += kKeyBlock) {
       const std::int64_t block = std::min(kKeyBlock, keys - first);
       const TileColumns seen = tile_columns(params_, task.first_query, task.queries, keys, first, block);
       if (seen.begin >= seen.end) continue;
-      pack_transposed_rows(kernels_, row_kernels_, key_rows, first, seen.end, sizes_.size, scratch + space_.stage,
-                           scratch + space_.keys);
+      const bool pairs = in_pairs(of_queries, key_rows, first, seen.end);
+      if (pairs)
+        pack_transposed_pairs(key_rows, first, seen.end, sizes_.size, scratch + space_.stage, scratch + space_.keys);
+      else
+        pack_transposed_rows(kernels_, row_kernels_, key_rows, first, seen.end, sizes_.size, scratch + space_.stage,
+                             scratch + space_.keys);
       pack_row_panels(kernels_, row_kernels_, value_rows, first, seen.end, sizes_.value_size, kKeyBlock,
                       scratch + space_.stage, scratch + space_.values);
       for (std::int64_t member = 0; member < sizes_.group(); ++member)
         for (std::int64_t i = 0; i < task.queries; i += kernels_.max_rows)
-          tile(task, member, i, keys, first, block, scratch, states + member * kTaskQueries + i);
+          tile(task, member, i, keys, first, block, pairs, scratch, states + member * kTaskQueries + i);
     }
     end(task, scratch, states);
   }
@@ -96,6 +101,23 @@ class Forward {
     return sequences_.starts[static_cast<std::size_t>(task.sequence)] + task.first_query;
   }
   std::int64_t head_of(const Task& task, std::int64_t member) const { return task.key_head * sizes_.group() + member; }
+
+  // Of all queries of the task; of none where pairs are out of the question.
+  Exponents query_exponents(const Task& task) const {
+    Exponents seen;
+    if (!may_pair_) return seen;
+    for (std::int64_t member = 0; member < sizes_.group(); ++member)
+      seen = joined(
+          seen, exponents_of(head_rows(q_, first_token(task), head_of(task, member)), 0, task.queries, sizes_.size));
+    return seen;
+  }
+
+  // Whether the scores of keys [first, first + count) run in pairs.
+  bool in_pairs(const Exponents& of_queries, SourceRows key_rows, std::int64_t first, std::int64_t count) const {
+    if (!may_pair_) return false;
+    return pairs_are_exact(of_queries, static_cast<float>(params_.scale),
+                           exponents_of(key_rows, first, count, sizes_.size));
+  }
 
   // Where the task's sums of a query head grow.
   HeadRows<float> out_rows(const Task& task, std::int64_t member, float* scratch) const {
@@ -129,7 +151,7 @@ class Forward {
 
   // Query rows [i, i + max_rows) of the task against one packed key block.
   void tile(const Task& task, std::int64_t member, std::int64_t i, std::int64_t keys, std::int64_t first,
-            std::int64_t block, float* scratch, RowState* states) const {
+            std::int64_t block, bool pairs, float* scratch, RowState* states) const {
     const std::int64_t rows = std::min(kernels_.max_rows, task.queries - i), query = task.first_query + i;
     const TileColumns columns = tile_columns(params_, query, rows, keys, first, block);
     if (columns.begin >= columns.end) return;
@@ -137,9 +159,15 @@ class Forward {
     const std::int64_t sequence_start = sequences_.starts[static_cast<std::size_t>(task.sequence)];
     float* left = scratch + space_.left;
     float* scores = scratch + space_.scores;
-    pack_left_rows(row_kernels_, head_rows(q_, sequence_start, head), query, rows, sizes_.size,
-                   static_cast<float>(params_.scale), kMaxTileRows, left);
-    score_tile(kernels_, left, kMaxTileRows, scratch + space_.keys, rows, columns, sizes_.size, scores);
+    const SourceRows queries = head_rows(q_, sequence_start, head);
+    const auto scale = static_cast<float>(params_.scale);
+    if (pairs) {
+      pack_left_pairs(queries, query, rows, sizes_.size, scale, left);
+      score_tile_in_pairs(left, scratch + space_.keys, rows, columns, sizes_.size, scores);
+    } else {
+      pack_left_rows(row_kernels_, queries, query, rows, sizes_.size, scale, kMaxTileRows, left);
+      score_tile(kernels_, left, kMaxTileRows, scratch + space_.keys, rows, columns, sizes_.size, scores);
+    }
     const auto out = out_rows(task, member, scratch);
     for (std::int64_t r = 0; r < rows; ++r) {
       const KeyRange range = visible_keys(params_, query + r, keys);
@@ -166,6 +194,7 @@ class Forward {
   const TensorView &o_, &lse_;
   const HeadSizes sizes_;
   const Workspace space_;
+  const bool may_pair_ = may_run_in_pairs(q_.dtype, sizes_.size);
   const TileKernels& kernels_ = tile_kernels();
   const AttentionRowKernels& row_kernels_ = attention_row_kernels();
 };

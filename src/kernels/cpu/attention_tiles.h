@@ -8,8 +8,11 @@
 #include "kernels/attention_mask.h"
 #include "kernels/cpu/attention_rows.h"
 #include "kernels/cpu/elements.h"
+#include "kernels/cpu/pair_kernels.h"
+#include "kernels/cpu/pair_rows.h"
 #include "kernels/cpu/tile_kernels.h"
 #include "kernels/dropout_mask.h"
+#include "kernels/isa.h"
 #include "kernels/matmul.h"
 
 namespace megatron::kernels::cpu {
@@ -160,6 +163,69 @@ inline void score_tile(const TileKernels& kernels, const float* left, std::int64
     for (std::int64_t d = 0; d < width; d += kMatmulChunk)
       tile(left + d / kMatmulChunk * block * kPanelRowStride, 0, panels + j * width + d * pc, pc,
            std::min(kMatmulChunk, width - d), scores + j, kPanelRowStride, d > 0);
+  }
+}
+
+/// Scores in pairs of bfloat16 have the bits of score_tile() where pairs_are_exact(): the same sums in half the time.
+inline bool may_run_in_pairs(DType dtype, std::int64_t width) {
+  return dtype == DType::bfloat16 && width % 2 == 0 && width <= kMatmulChunk && uses_pair_instruction();
+}
+
+inline const std::byte* bytes_of(SourceRows rows, std::int64_t i) {
+  return static_cast<const std::byte*>(rows.element(i));
+}
+
+inline Exponents exponents_of(SourceRows rows, std::int64_t first, std::int64_t count, std::int64_t width) {
+  return exponents_of(bytes_of(rows, first), rows.step * dtype_size(rows.dtype), count, width);
+}
+
+/// pack_left_rows() in pairs: one plane.
+inline void pack_left_pairs(SourceRows rows, std::int64_t first, std::int64_t count, std::int64_t width, float scale,
+                            float* plane) {
+  for (std::int64_t i = 0; i < count; ++i)
+    swap_pairs(bytes_of(rows, first + i), width, scale, plane + i * kPanelRowStride);
+}
+
+/// pack_transposed_rows() in pairs: panels of half as many units.
+inline void pack_transposed_pairs(SourceRows rows, std::int64_t first, std::int64_t count, std::int64_t width,
+                                  float* stage, float* panels) {
+  const std::int64_t panel_columns = pair_tile_size().panel_columns, step = row_step(width / 2) + 16;
+  for (std::int64_t i = 0; i < count; i += panel_columns) {
+    const std::int64_t columns = std::min(panel_columns, count - i);
+    for (std::int64_t j = 0; j < columns; ++j) swap_pairs(bytes_of(rows, first + i + j), width, 1, stage + j * step);
+    pair_packing().pack_transposed(reinterpret_cast<const std::byte*>(stage), 4 * step, columns, width,
+                                   panels + i * (width / 2));
+  }
+}
+
+/// score_tile() of what these two have packed.
+inline void score_tile_in_pairs(const float* left, const float* panels, std::int64_t rows, TileColumns columns,
+                                std::int64_t width, float* scores) {
+  const TileSize size = pair_tile_size();
+  LineWalk nothing;
+  for (std::int64_t j = columns.begin / size.panel_columns * size.panel_columns; j < columns.end;
+       j += size.panel_columns) {
+    const std::int64_t some = columns.end - j <= size.half_columns ? size.half_columns : size.panel_columns;
+    run_pair_tile({left,
+                   0,
+                   true,
+                   kPanelRowStride,
+                   panels + j * (width / 2),
+                   0,
+                   rows,
+                   some,
+                   1,
+                   width / 2,
+                   width / 2,
+                   scores + j,
+                   kPanelRowStride,
+                   false,
+                   nullptr,
+                   0,
+                   &nothing,
+                   &nothing,
+                   0,
+                   0});
   }
 }
 

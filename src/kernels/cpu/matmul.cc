@@ -273,6 +273,11 @@ class Block {
       sums = sums_.data + (rows.begin - rows_.begin) * sums_.step + columns.begin;
       sums_step = sums_.step;
     }
+    // A gradient is seldom in a cache, and pairs are done with a tile before it comes.
+    if (single && kernels_.in_pairs)
+      for (std::int64_t i = 0; i < rows.end - rows.begin; ++i)
+        for (std::int64_t j = 0; j < columns.end - columns.begin; j += 16)
+          __builtin_prefetch(sums + i * sums_step + j, 1, 3);
     kernels_.run({in_place_ ? reinterpret_cast<const float*>(a_at(rows.begin, chunk_depth(group.begin).begin))
                             : packed_tile(tile, group.begin),
                   in_place_ ? sizes_.chunk_units : sizes_.tile_units,

@@ -369,10 +369,6 @@ bool run_pair_tile(const TileRun& run) {
   TileStart start{
       run.a, run.a_step, run.b, run.chunk_units, {run.next_a, run.next_b}, {run.next_a_lines, run.next_b_lines}};
   bool rounded = true;
-  // A gradient is seldom in a cache.
-  if (run.rounded_step == 0)
-    for (std::int64_t i = 0; i < run.rows; ++i)
-      for (std::int64_t j = 0; j < run.columns; j += kLanes) __builtin_prefetch(run.sums + i * run.sums_step + j, 1, 3);
   for (std::int64_t chunk = 0; chunk < run.chunks; ++chunk, start.a += run.a_chunk_step, start.b += run.b_chunk_step) {
     const bool is_last = chunk + 1 == run.chunks, add = run.add || chunk > 0;
     if (is_last) start.depth = run.last_units;

@@ -10,7 +10,7 @@
 
 namespace megatron::tokenizer {
 
-/// left + right become `merged`. Its rank is its place in the list.
+/// left + right become `merged`.
 struct BpeMerge {
   std::uint32_t left = 0, right = 0, merged = 0;
   friend bool operator==(const BpeMerge&, const BpeMerge&) = default;
@@ -20,8 +20,11 @@ class BpeMerges {
  public:
   static constexpr std::uint32_t kNone = 0xffffffffU;
 
+  /// What the order of merging is: the places in the list, or the ids made (several pairs may make the same one).
+  enum class Rank { place, merged_id };
+
   /// A pair given twice keeps the first rank. Ids are below 2^31.
-  explicit BpeMerges(std::span<const BpeMerge> merges);
+  explicit BpeMerges(std::span<const BpeMerge> merges, Rank rank = Rank::place);
 
   /// Merges ids[0, count) in place; returns how many are left.
   std::size_t merge(std::uint32_t* ids, std::size_t count) const;

@@ -33,7 +33,9 @@ class SpecialTokens {
 
  private:
   std::vector<std::pair<std::string, std::int64_t>> tokens_;  // sorted by text
+  std::vector<std::pair<std::int64_t, std::size_t>> by_id_;   // id and place in tokens_, sorted
   bool first_byte_[256] = {};
+  std::size_t longest_ = 0;
 };
 
 }  // namespace megatron::tokenizer

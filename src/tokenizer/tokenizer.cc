@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "tokenizer/byte_bpe_tokenizer.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/identity.h"
 #include "tokenizer/null_tokenizer.h"
@@ -12,11 +13,35 @@
 namespace megatron::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 2> kBuilt = {"ByteLevel", "NullTokenizer"};
-constexpr std::array<std::string_view, 12> kNotBuilt = {
-    "BertWordPieceLowerCase",    "BertWordPieceCase",       "GPT2BPETokenizer", "SentencePieceTokenizer",
-    "GPTSentencePieceTokenizer", "HuggingFaceTokenizer",    "Llama2Tokenizer",  "TikTokenizer",
-    "MultimodalTokenizer",       "NullMultimodalTokenizer", "SFTTokenizer",     "byte-level"};
+std::unique_ptr<Tokenizer> make_byte_level(const TokenizerOptions&) { return std::make_unique<ByteLevel>(); }
+
+std::unique_ptr<Tokenizer> make_null(const TokenizerOptions& options) {
+  if (!options.vocab_size) throw ConfigError("--tokenizer-type NullTokenizer needs --vocab-size");
+  return std::make_unique<NullTokenizer>(*options.vocab_size, options.null_eod_id, options.null_pad_id);
+}
+
+struct Maker {
+  std::string_view type;
+  std::unique_ptr<Tokenizer> (*make)(const TokenizerOptions& options);
+};
+
+constexpr Maker kMakers[] = {
+    {"ByteLevel", make_byte_level},
+    {"NullTokenizer", make_null},
+    {"GPT2BPETokenizer", make_gpt2_bpe},
+    {"TikTokenizer", make_tiktoken},
+};
+
+constexpr std::string_view kNotBuilt[] = {
+    "BertWordPieceLowerCase", "BertWordPieceCase", "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
+    "HuggingFaceTokenizer",   "Llama2Tokenizer",   "MultimodalTokenizer",    "NullMultimodalTokenizer",
+    "SFTTokenizer",           "byte-level"};
+
+constexpr auto kBuilt = [] {
+  std::array<std::string_view, std::size(kMakers)> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kMakers[i].type;
+  return names;
+}();
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -37,9 +62,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 }
 
 [[noreturn]] void refuse_type(const std::string& type) {
-  const std::string built = "built are ByteLevel and NullTokenizer";
+  std::string built = "built are ";
+  for (std::size_t i = 0; i < kBuilt.size(); ++i)
+    built += str_cat(i == 0 ? "" : i + 1 == kBuilt.size() ? " and " : ", ", kBuilt[i]);
   if (type.empty()) throw ConfigError("--tokenizer-type is missing; " + built);
-  if (std::find(kNotBuilt.begin(), kNotBuilt.end(), type) != kNotBuilt.end())
+  if (std::find(std::begin(kNotBuilt), std::end(kNotBuilt), type) != std::end(kNotBuilt))
     throw ConfigError(str_cat("--tokenizer-type ", type, ": not built in this version; ", built));
   std::string_view nearest = kBuilt[0];
   for (const std::string_view name : kBuilt)
@@ -72,11 +99,8 @@ bool ends_inside_character(std::string_view text) {
 std::span<const std::string_view> tokenizer_types() { return kBuilt; }
 
 std::unique_ptr<Tokenizer> create_tokenizer(const std::string& type, const TokenizerOptions& options) {
-  if (type == "ByteLevel") return std::make_unique<ByteLevel>();
-  if (type == "NullTokenizer") {
-    if (!options.vocab_size) throw ConfigError("--tokenizer-type NullTokenizer needs --vocab-size");
-    return std::make_unique<NullTokenizer>(*options.vocab_size, options.null_eod_id, options.null_pad_id);
-  }
+  for (const Maker& maker : kMakers)
+    if (maker.type == type) return maker.make(options);
   refuse_type(type);
 }
 

@@ -11,22 +11,11 @@ namespace megatron::optim {
 namespace {
 
 constexpr std::int64_t kSegment = kernels::kNormSegment;
+static_assert(kSegment == spec::kNormSegment);
 
 bool has_own_bucket(const nn::Parameter& parameter) { return parameter.tied_use || parameter.shared_embedding; }
 
 }  // namespace
-
-std::int64_t segment_begin(const spec::Sharding& sharding, std::int64_t index) {
-  const std::int64_t row = index / sharding.local_cols, col = index % sharding.local_cols;
-  if (sharding.num_dims > 1) return row * sharding.local_cols + col / kSegment * kSegment;
-  // 1-D: segments count from the logical begin of the tensor, and pieces begin new ones.
-  for (const spec::Piece& piece : sharding.pieces) {
-    if (index < piece.local_row || index >= piece.local_row + piece.global.rows) continue;
-    const std::int64_t logical = piece.global.row + index - piece.local_row;
-    return std::max(piece.local_row, index - logical % kSegment);
-  }
-  return index;  // padding, which no norm counts
-}
 
 std::vector<ParameterRange> whole_ranges(std::span<nn::Parameter* const> parameters) {
   std::vector<ParameterRange> ranges;

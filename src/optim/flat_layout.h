@@ -10,8 +10,11 @@
 #include <vector>
 
 #include "nn/parameter.h"
+#include "spec/flat_plan.h"
 
 namespace megatron::optim {
+
+using spec::segment_begin;
 
 struct FlatSlot {
   nn::Parameter* parameter = nullptr;
@@ -92,9 +95,5 @@ class FlatLayout {
   std::vector<std::size_t> values_buckets_;                      // of each bucket
   std::unordered_map<const nn::Parameter*, std::size_t> index_;  // into slots_
 };
-
-/// Begin of the segment of squares (kernels::kNormSegment elements, counted within each logical row, or within a 1-D
-/// tensor) that holds local element `index` of a shard: the largest begin ≤ index.
-std::int64_t segment_begin(const spec::Sharding& sharding, std::int64_t index);
 
 }  // namespace megatron::optim

@@ -30,9 +30,9 @@ class Walk {
       if (is_receive(i.op)) ++expected_[sender_of(i)];
     for (auto& [sender, count] : expected_) post(count);
     for (const Instruction& i : instructions_) {
-      live_.activations -= sent_;
-      sent_ = 0;
+      if (!interleaved()) drop_sent();
       follow(i);
+      if (is_compute(i.op)) drop_sent();
     }
     return peak_;
   }
@@ -53,6 +53,13 @@ class Walk {
     if (!exists(from)) return;
     (placement_.rank_of(from) == placement_.rank_of(stage) ? live_.activations : live_.communication) -= message_;
   }
+  bool interleaved() const { return placement_.num_chunks > 1 && placement_.kind == spec::PlacementKind::linear; }
+  /// Messages are gone when the next instruction begins. Those of an interleaved pipeline wait for one more pass, since
+  /// its ranks run many forward passes ahead of the next one.
+  void drop_sent() {
+    live_.activations -= sent_;
+    sent_ = 0;
+  }
   void give_output(int to) {
     if (exists(to)) live_.activations += message_;
   }
@@ -63,7 +70,7 @@ class Walk {
   void follow(const Instruction& i) {
     if (is_receive(i.op)) return post(expected_[sender_of(i)]);
     if (is_send(i.op)) {
-      sent_ = message_;  // gone when the next instruction begins
+      sent_ += message_;
       return;
     }
     const spec::StagePasses& stage = passes_[static_cast<std::size_t>(placement_.chunk_of(i.stage))];

@@ -10,8 +10,6 @@
 namespace megatron::spec {
 namespace {
 
-constexpr std::int64_t kSegment = 64;  // elements whose squares a norm adds in one go
-
 bool ends_with(const std::string& text, std::string_view end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
@@ -31,18 +29,6 @@ HeldParameter::Sum sum_of(const RunSpec& run, const std::string& name) {
   return p.sequence_parallel && sees_some_tokens ? HeldParameter::Sum::whole : HeldParameter::Sum::none;
 }
 
-/// The place up to which a cut within a parameter moves down, so that no segment is divided.
-std::int64_t segment_begin(const Sharding& sharding, std::int64_t index) {
-  const std::int64_t row = index / sharding.local_cols, col = index % sharding.local_cols;
-  if (sharding.num_dims > 1) return row * sharding.local_cols + col / kSegment * kSegment;
-  for (const Piece& piece : sharding.pieces) {
-    if (index < piece.local_row || index >= piece.local_row + piece.global.rows) continue;
-    const std::int64_t logical = piece.global.row + index - piece.local_row;
-    return std::max(piece.local_row, index - logical % kSegment);
-  }
-  return index;
-}
-
 bool has_own_bucket(const HeldParameter& parameter) { return parameter.tied_use || parameter.shared_embedding; }
 
 std::int64_t cut_at(const FlatPlan& plan, const FlatPlan::Bucket& bucket, std::int64_t place) {
@@ -57,7 +43,7 @@ std::int64_t cut_at(const FlatPlan& plan, const FlatPlan::Bucket& bucket, std::i
 
 void close_bucket(FlatPlan& plan, std::int64_t end, int shards) {
   FlatPlan::Bucket& bucket = plan.buckets.back();
-  const std::int64_t share = round_up(ceil_div(end - bucket.begin, shards), kSegment);
+  const std::int64_t share = round_up(ceil_div(end - bucket.begin, shards), kNormSegment);
   bucket.end = bucket.begin + share * shards;
   std::int64_t from = bucket.begin;
   for (int shard = 1; shard <= shards; ++shard) {
@@ -125,6 +111,18 @@ class Held {
 
 }  // namespace
 
+std::int64_t segment_begin(const Sharding& sharding, std::int64_t index) {
+  const std::int64_t row = index / sharding.local_cols, col = index % sharding.local_cols;
+  if (sharding.num_dims > 1) return row * sharding.local_cols + col / kNormSegment * kNormSegment;
+  // 1-D: segments count from the logical begin of the tensor, and pieces begin new ones.
+  for (const Piece& piece : sharding.pieces) {
+    if (index < piece.local_row || index >= piece.local_row + piece.global.rows) continue;
+    const std::int64_t logical = piece.global.row + index - piece.local_row;
+    return std::max(piece.local_row, index - logical % kNormSegment);
+  }
+  return index;  // padding, which no norm counts
+}
+
 std::vector<HeldParameter> held_parameters(const RunSpec& run, int pipeline_rank) {
   return Held(run).of(pipeline_rank);
 }
@@ -178,7 +176,7 @@ FlatPlan flat_plan(const RunSpec& run, int pipeline_rank, int shards) {
     plan.offsets[i] = end;
     plan.bucket_of[i] = plan.buckets.size() - 1;
     const std::int64_t used = end + parameter.numel() - bucket.begin;
-    end = round_up(end + parameter.numel(), kSegment);
+    end = round_up(end + parameter.numel(), kNormSegment);
     open = !has_own_bucket(parameter) && used < bucket_size;
     unit = parameter.unit;
   }

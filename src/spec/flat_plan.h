@@ -30,6 +30,12 @@ struct HeldParameter {
 /// In forward order. `run` must be complete.
 std::vector<HeldParameter> held_parameters(const RunSpec& run, int pipeline_rank);
 
+/// Elements whose squares a norm adds in one go (kernels::kNormSegment).
+inline constexpr std::int64_t kNormSegment = 64;
+/// Begin of the segment of squares (counted within each logical row, or within a 1-D tensor) that holds local element
+/// `index` of a shard: the largest begin ≤ index.
+std::int64_t segment_begin(const Sharding& sharding, std::int64_t index);
+
 /// Elements [begin, end) of a parameter.
 struct HeldRange {
   std::int64_t begin = 0, end = 0;

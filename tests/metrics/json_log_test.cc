@@ -116,5 +116,23 @@ TEST_F(JsonLogTest, NamesAPathThatCannotBeOpened) {
   }
 }
 
+TEST(JsonLog, SummaryIsOneObjectWithinALine) {
+  RunFigures figures;
+  figures.peak_bytes = {{"parameters", 12}, {"packed", 0}};
+  figures.peak_rss_bytes = std::int64_t{1} << 40;
+  figures.communication_bytes_per_step["tp"]["all_reduce"] = 7;
+  figures.communication_bytes_per_step["tp"]["all_gather"] = 8;
+  figures.communication_bytes_per_step["pp"]["send"] = 9;
+  figures.peak_chunk_stashes = 3;
+  figures.recomputed_flops = 4;
+  figures.model_flops = 5;
+  const std::string text = to_json(figures);
+  EXPECT_EQ(text.find('\n'), std::string::npos);
+  EXPECT_EQ(Json::parse(text), Json::parse(R"({"summary": {
+    "peak_bytes": {"parameters": 12, "packed": 0}, "peak_rss_bytes": 1099511627776,
+    "communication_bytes_per_step": {"tp": {"all_reduce": 7, "all_gather": 8}, "pp": {"send": 9}},
+    "peak_chunk_stashes": 3, "recomputed_flops": 4, "model_flops": 5}})"));
+}
+
 }  // namespace
 }  // namespace megatron::metrics

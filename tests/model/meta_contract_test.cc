@@ -335,7 +335,12 @@ TEST(MetaContract, MetaCountsWhatRealRunsDo) {
     });
     for (int rank = 0; rank < world; ++rank)
       testing::run_meta(scenario.run.parallel, rank, [&](mesh::Rank& r) {
-        EXPECT_EQ(count(r, scenario), real[static_cast<std::size_t>(rank)]) << describe(seed, scenario, rank);
+        const Counted meta = count(r, scenario), &run = real[static_cast<std::size_t>(rank)];
+        EXPECT_EQ(meta, run) << describe(seed, scenario, rank);
+        // What a collective holds may go a little earlier: the last rank to come finds it done.
+        EXPECT_LE(run.forward_peak.activations, meta.forward_peak.activations) << describe(seed, scenario, rank);
+        EXPECT_LE(run.backward_peak.activations, meta.backward_peak.activations) << describe(seed, scenario, rank);
+        EXPECT_GE(run.forward_peak.activations, run.stash_bytes);
       });
   }
 }

@@ -78,6 +78,27 @@ TEST(Allocator, CountsBytesByKindOnMetaToo) {
   }
 }
 
+TEST(Allocator, PeakOfPassesIsThatOfStashAndActivationsTogether) {
+  const auto allocator = Allocator::create(Device::meta);
+  MemoryTracker& tracker = allocator->tracker();
+  const auto take = [&](std::int64_t bytes, MemoryKind kind) {
+    return Tensor::empty(*allocator, {bytes}, DType::uint8, kind);
+  };
+  {
+    Tensor stash = take(100, MemoryKind::stash);
+    { const Tensor work = take(30, MemoryKind::activation); }
+    const Tensor other = take(1000, MemoryKind::communication);
+    stash.reset();
+    const Tensor work = take(120, MemoryKind::activation);
+  }
+  EXPECT_EQ(tracker.peak_of_passes(), 130);  // not 100 + 120, which were never there together
+  const Tensor kept = take(20, MemoryKind::stash);
+  tracker.restart_peaks();
+  EXPECT_EQ(tracker.peak_of_passes(), 20);
+  EXPECT_EQ(tracker.peak(MemoryKind::communication), 0);
+  EXPECT_EQ(tracker.peak_total(), 20);
+}
+
 TEST(Allocator, MoreThanThereIsIsAnErrorThatNamesIt) {
   const auto allocator = Allocator::create(Device::cpu);
   EXPECT_THROW(allocator->allocate(std::int64_t{1} << 60, MemoryKind::optimizer), Error);

@@ -137,14 +137,19 @@ class Backward {
 
   // Zero gradients to add to, and delta = Σ do·o of every query.
   void begin_queries() const {
+    constexpr std::int64_t kAhead = 12;  // rows: each lies on a page of its own, where no hardware prefetcher follows
     for (std::int64_t member = 0; member < sizes_.group(); ++member) {
       const std::int64_t head = head_of(member);
       const auto dq = dq_rows(member);
+      const auto d_o = head_rows(x_.d_o, start_, head), o = head_rows(x_.o, start_, head);
       for (std::int64_t i = 0; i < queries_; ++i) {
+        for (std::int64_t d = 0; d < sizes_.value_size; d += 16) {
+          __builtin_prefetch(d_o.element(i + kAhead, d));
+          __builtin_prefetch(o.element(i + kAhead, d));
+        }
         std::fill_n(dq.row(i), sizes_.size, 0.0F);
         at(space_.delta)[member * queries_ + i] =
-            row_kernels_.dot(x_.o.dtype, head_rows(x_.d_o, start_, head).element(i),
-                             head_rows(x_.o, start_, head).element(i), sizes_.value_size);
+            row_kernels_.dot(x_.o.dtype, d_o.element(i), o.element(i), sizes_.value_size);
       }
     }
   }

@@ -248,12 +248,14 @@ class LaneSum {
     for (int half = 0; half < kHalves; ++half)
       hn::StoreU(lanes_[part][half], DD(), to + half * static_cast<int>(hn::MaxLanes(DD())));
   }
+  /// Lane i + 8 is added to lane i, then i + 4, i + 2, i + 1.
   HWY_INLINE double total() const {
-    alignas(64) double lanes[kGroup];
-    for (int part = 0; part < kParts; ++part) store_lanes(part, lanes + part * kLanes);
-    for (int width = 8; width > 0; width /= 2)
-      for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-    return lanes[0];
+    hn::Vec<DD> sums[kParts * kHalves];
+    for (int part = 0; part < kParts; ++part)
+      for (int half = 0; half < kHalves; ++half) sums[part * kHalves + half] = lanes_[part][half];
+    for (int n = kParts * kHalves / 2; n > 0; n /= 2)
+      for (int i = 0; i < n; ++i) sums[i] = hn::Add(sums[i], sums[i + n]);
+    return folded(DD(), sums[0]);
   }
 
  private:
@@ -261,12 +263,23 @@ class LaneSum {
   static constexpr int kHalves = 1;
   using DD = hn::ScalableTag<double>;
   static HWY_INLINE hn::Vec<DD> widen(V v, int) { return hn::PromoteTo(DD(), v); }
+  static HWY_INLINE double folded(DD, hn::Vec<DD> v) { return hn::GetLane(v); }
 #else
   static constexpr int kHalves = 2;
   using DD = hn::RepartitionToWide<D>;
   static HWY_INLINE hn::Vec<DD> widen(V v, int half) {
     const hn::Half<D> dh;
     return half == 0 ? hn::PromoteTo(DD(), hn::LowerHalf(dh, v)) : hn::PromoteTo(DD(), hn::UpperHalf(dh, v));
+  }
+  // The upper half is added to the lower one until one lane is left.
+  template <typename DN>
+  static HWY_INLINE double folded(DN, hn::Vec<DN> v) {
+    if constexpr (hn::MaxLanes(DN()) == 1) {
+      return hn::GetLane(v);
+    } else {
+      const hn::Half<DN> half;
+      return folded(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    }
   }
 #endif
   hn::Vec<DD> lanes_[kParts][kHalves];

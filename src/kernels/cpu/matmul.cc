@@ -102,7 +102,7 @@ class Block {
         in_place_(reads_in_place(problem, kernels)),
         cut_(kernels.size, problem.n, tiles_, num_threads()),
         packed_a_(scratch),
-        packed_b_(scratch + tiles_ * chunks_ * sizes_.tile_units) {}
+        packed_b_(scratch + (in_place_ ? 0 : tiles_ * chunks_ * sizes_.tile_units)) {}
 
   void run() {
     const std::int64_t groups = ceil_div(tiles_, kPackedTiles);
@@ -337,8 +337,8 @@ std::int64_t num_stripes(const ProductKernels& kernels, DType result, std::int64
   return ceil_div(ceil_div(n, kernels.size.panel_columns), kStripePanels);
 }
 
-// Units of the scratch of a block: packed A and B, not the kept sums.
-std::int64_t block_scratch(const ProductKernels& kernels, std::int64_t m, std::int64_t n, std::int64_t k,
+// Units of the scratch of a block: packed A (where it is packed) and B, not the kept sums.
+std::int64_t block_scratch(const ProductKernels& kernels, bool packs_a, std::int64_t m, std::int64_t n, std::int64_t k,
                            std::int64_t num_threads) {
   const Sizes sizes(kernels);
   const std::int64_t chunks = ceil_div(std::min(k, depth_block(kernels, m)), kMatmulChunk);
@@ -346,21 +346,21 @@ std::int64_t block_scratch(const ProductKernels& kernels, std::int64_t m, std::i
   const Cut cut(kernels.size, n, tiles, num_threads);
   const std::int64_t panels =
       cut.shared ? chunks * cut.panels : num_threads * kMaxTaskPanels * std::min(chunks, sizes.group_chunks);
-  return tiles * chunks * sizes.tile_units + panels * sizes.panel_units;
+  return (packs_a ? tiles * chunks * sizes.tile_units : 0) + panels * sizes.panel_units;
 }
 
 // Units of the scratch of compute_blocks(): the kept sums behind what the blocks use.
 struct BlocksScratch {
   std::int64_t blocks, sums;
-  BlocksScratch(const ProductKernels& kernels, DType result, std::int64_t m, std::int64_t n, std::int64_t k,
-                std::int64_t num_threads) {
+  BlocksScratch(const ProductKernels& kernels, bool packs_a, DType result, std::int64_t m, std::int64_t n,
+                std::int64_t k, std::int64_t num_threads) {
     const std::int64_t stripes = num_stripes(kernels, result, n, k), width = kernels.size.panel_columns;
     const std::int64_t panels = ceil_div(n, width), wide = std::min(n, ceil_div(panels, stripes) * width);
     // Stripes of two widths where they are not equal; the narrow one may be packed by all threads together.
     const std::int64_t narrow = std::min(n, std::max<std::int64_t>(1, panels / stripes) * width);
-    blocks = round_up(
-        std::max(block_scratch(kernels, m, wide, k, num_threads), block_scratch(kernels, m, narrow, k, num_threads)),
-        16);
+    blocks = round_up(std::max(block_scratch(kernels, packs_a, m, wide, k, num_threads),
+                               block_scratch(kernels, packs_a, m, narrow, k, num_threads)),
+                      16);
     sums = keeps_sums(Sizes(kernels), result, k) ? std::min(m, kRowBlock) * round_up(wide, 16) : 0;
   }
   std::int64_t total() const { return blocks + sums; }
@@ -369,7 +369,8 @@ struct BlocksScratch {
 /// On the threads of `exec` together, or on the calling thread where it is null.
 void compute_blocks(Executor* exec, const MatmulProblem& problem, const ProductKernels& kernels, float* scratch) {
   const int threads = exec == nullptr ? 1 : exec->num_threads();
-  const BlocksScratch sizes(kernels, problem.result, problem.m, problem.n, problem.k, threads);
+  const BlocksScratch sizes(kernels, !reads_in_place(problem, kernels), problem.result, problem.m, problem.n, problem.k,
+                            threads);
   const std::int64_t stripes = num_stripes(kernels, problem.result, problem.n, problem.k);
   const std::int64_t panels = ceil_div(problem.n, kernels.size.panel_columns);
   const std::int64_t row_blocks = ceil_div(problem.m, kRowBlock);
@@ -384,12 +385,12 @@ void compute_blocks(Executor* exec, const MatmulProblem& problem, const ProductK
 }
 
 /// Units of the scratch of one task of the grid.
-std::int64_t task_scratch(const ProductKernels& kernels, const Grid& grid, DType result, std::int64_t m, std::int64_t n,
-                          std::int64_t k) {
+std::int64_t task_scratch(const ProductKernels& kernels, bool packs_a, const Grid& grid, DType result, std::int64_t m,
+                          std::int64_t n, std::int64_t k) {
   // Smaller parts may have a deeper block: the largest of both is enough.
   const std::int64_t high = ceil_div(m, grid.rows), width = ceil_div(n, grid.columns) + kernels.size.panel_columns;
-  return round_up(std::max(BlocksScratch(kernels, result, high, width, k, 1).total(),
-                           BlocksScratch(kernels, result, m / grid.rows, width, k, 1).total()),
+  return round_up(std::max(BlocksScratch(kernels, packs_a, result, high, width, k, 1).total(),
+                           BlocksScratch(kernels, packs_a, result, m / grid.rows, width, k, 1).total()),
                   16);
 }
 
@@ -404,11 +405,12 @@ bool is_small(std::int64_t m, std::int64_t n, std::int64_t k) { return 2 * m * n
 std::int64_t matmul_scratch_bytes(std::int64_t m, std::int64_t n, std::int64_t k, DType operands, DType result,
                                   int num_threads) {
   const ProductKernels kernels = product_kernels(operands);
-  const std::int64_t blocks = BlocksScratch(kernels, result, m, n, k, is_small(m, n, k) ? 1 : num_threads).total();
+  const std::int64_t blocks =
+      BlocksScratch(kernels, true, result, m, n, k, is_small(m, n, k) ? 1 : num_threads).total();
   std::int64_t units = 0;
   for (const bool packs_a : {true, false}) {
     const Grid grid(kernels.size, m, n, k, packs_a, num_threads);
-    units = std::max(units, grid.used ? num_threads * task_scratch(kernels, grid, result, m, n, k) : blocks);
+    units = std::max(units, grid.used ? num_threads * task_scratch(kernels, packs_a, grid, result, m, n, k) : blocks);
     if (!kernels.in_pairs) break;
   }
   return units * kUnitBytes;
@@ -422,13 +424,14 @@ void matmul(Executor& exec, const MatmulProblem& problem, std::byte* scratch) no
   }
   const ProductKernels kernels = product_kernels(problem.operands);
   float* const units = reinterpret_cast<float*>(scratch);
-  const Grid grid(kernels.size, m, n, k, !reads_in_place(problem, kernels), exec.num_threads());
+  const bool packs_a = !reads_in_place(problem, kernels);
+  const Grid grid(kernels.size, m, n, k, packs_a, exec.num_threads());
   if (!grid.used) {
     const bool alone = exec.num_threads() == 1 || is_small(m, n, k);
     return compute_blocks(alone ? nullptr : &exec, problem, kernels, units);
   }
   const std::int64_t panels = ceil_div(n, kernels.size.panel_columns);
-  const std::int64_t own = task_scratch(kernels, grid, problem.result, m, n, k);
+  const std::int64_t own = task_scratch(kernels, packs_a, grid, problem.result, m, n, k);
   exec.parallel_for(grid.rows * grid.columns, [&](std::int64_t task, int worker) {
     const Range rows = part(m, grid.rows, task % grid.rows), columns = part(panels, grid.columns, task / grid.rows);
     compute_blocks(nullptr, part_of(problem, kernels, rows, columns), kernels, units + worker * own);

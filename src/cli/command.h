@@ -17,6 +17,8 @@ int run_train(Arguments args);
 int run_validate(Arguments args);
 int run_inspect(Arguments args);
 int run_preprocess(Arguments args);
+int run_merge_datasets(Arguments args);
+int run_split_dataset(Arguments args);
 int run_generate(Arguments args);
 int run_verify(Arguments args);
 int run_bench(Arguments args);

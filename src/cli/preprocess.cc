@@ -2,8 +2,6 @@
 #include "data/preprocess.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -12,8 +10,9 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cli/argument_parser.h"
 #include "cli/command.h"
-#include "config/nearest.h"
+#include "cli/tokenizer_arguments.h"
 #include "metrics/console.h"
 
 namespace megatron::cli {
@@ -22,150 +21,46 @@ namespace {
 constexpr const char* kHelp =
     R"(usage: megatron preprocess --input FILE [FILE ...] --output-prefix P --tokenizer-type TYPE [options]
 
-Turns text into P_KEY_document.bin and .idx, the files that --data-path reads.
+Turns text into P_KEY_document.bin and .idx, the files that --data-path reads, and P_KEY_document.tokenizer.json, by
+which training notices another tokenizer. The same command after a kill continues where the last one was.
 
-  --input FILE [FILE ...]     .txt: one document per line; any other name: JSON Lines, one object per line
+  --input FILE [FILE ...]     .txt: one document per line; any other name: JSON Lines, one object per line; either may
+                              end in .gz or .zst; -: JSON Lines from standard input
   --json-keys KEY [KEY ...]   keys whose strings are documents (default: text); one pair of files for each
   --output-prefix P           beginning of the output names
-  --tokenizer-type TYPE       ByteLevel or NullTokenizer
-  --vocab-size N              for NullTokenizer
-  --null-tokenizer-eod-id N   for NullTokenizer (default: vocabulary - 1; -1: none)
   --append-eod                end every document with the end-of-document id
+  --lenient                   skip bad lines and report them (default: the first one ends the command)
   --workers N                 threads (default: all cores); the output does not depend on it
-  --log-interval N            print progress at most every N documents (default: every two seconds))";
-
-enum class Arity { flag, one, many };
-struct Option {
-  const char* name;
-  Arity arity;
-  bool built;
-};
-constexpr std::array<Option, 25> kOptions = {{{"--input", Arity::many, true},
-                                              {"--json-keys", Arity::many, true},
-                                              {"--output-prefix", Arity::one, true},
-                                              {"--tokenizer-type", Arity::one, true},
-                                              {"--vocab-size", Arity::one, true},
-                                              {"--null-tokenizer-eod-id", Arity::one, true},
-                                              {"--null-tokenizer-pad-id", Arity::one, true},
-                                              {"--append-eod", Arity::flag, true},
-                                              {"--workers", Arity::one, true},
-                                              {"--log-interval", Arity::one, true},
-                                              {"--help", Arity::flag, true},
-                                              {"--split-sentences", Arity::flag, false},
-                                              {"--keep-newlines", Arity::flag, false},
-                                              {"--keep-sequential-samples", Arity::flag, false},
-                                              {"--partitions", Arity::one, false},
-                                              {"--lang", Arity::one, false},
-                                              {"--find-optimal-num-workers", Arity::flag, false},
-                                              {"--vocab-file", Arity::one, false},
-                                              {"--merge-file", Arity::one, false},
-                                              {"--tokenizer-model", Arity::one, false},
-                                              {"--tokenizer-metadata", Arity::one, false},
-                                              {"--tokenizer-special-tokens", Arity::many, false},
-                                              {"--vocab-extra-ids", Arity::one, false},
-                                              {"--tiktoken-pattern", Arity::one, false},
-                                              {"--tiktoken-num-special-tokens", Arity::one, false}}};
+  --log-interval N            print progress at most every N documents (default: every two seconds)
+  --resume-interval MB        text after which the work so far is secured against a kill (default: 256)
+)";
 
 struct Request {
   data::PreprocessConfig config;
-  std::string tokenizer_type;
-  tokenizer::TokenizerOptions tokenizer;
-  std::int64_t log_interval = 0;
+  TokenizerArguments tokenizer;
+  std::int64_t workers = std::max(std::thread::hardware_concurrency(), 1U);
+  std::int64_t log_interval = 0, resume_megabytes = 256;
   bool help = false;
 };
 
-/// Collects all mistakes of a command line, one line each.
-class Parser {
- public:
-  explicit Parser(Arguments args) : args_(args) {
-    request_.config.workers = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
-  }
-
-  Request parse() {
-    while (at_ < args_.size()) next_option();
-    if (request_.help) return request_;
-    if (request_.config.inputs.empty()) error("--input: is required");
-    if (request_.config.output_prefix.empty()) error("--output-prefix: is required");
-    if (request_.tokenizer_type.empty()) error("--tokenizer-type: is required: ByteLevel or NullTokenizer");
-    if (request_.tokenizer_type == "ByteLevel")
-      for (const std::string& name : of_null_tokenizer_) error(name + ": needs --tokenizer-type NullTokenizer");
-    return request_;
-  }
-  const std::vector<std::string>& errors() const { return errors_; }
-
- private:
-  void error(const std::string& text) { errors_.push_back(text); }
-
-  void next_option() {
-    const std::string& word = args_[at_++];
-    const std::size_t equals = word.starts_with("--") ? word.find('=') : std::string::npos;
-    const std::string name = word.substr(0, equals);
-    const auto* option =
-        std::find_if(kOptions.begin(), kOptions.end(), [&](const Option& o) { return name == o.name; });
-    if (option == kOptions.end()) return unknown(name);
-    std::vector<std::string> values;
-    if (equals != std::string::npos) {
-      values.push_back(word.substr(equals + 1));
-    } else if (option->arity != Arity::flag) {
-      while (at_ < args_.size() && !is_option(args_[at_]) && (option->arity == Arity::many || values.empty()))
-        values.push_back(args_[at_++]);
-    }
-    if (!option->built) return error(name + ": not built in this version");
-    if (option->arity == Arity::flag && !values.empty())
-      return error(name + ": takes no value, given '" + values[0] + "'");
-    if (option->arity != Arity::flag && values.empty()) return error(name + ": a value is missing");
-    store(name, values);
-  }
-
-  /// A negative number is a value.
-  static bool is_option(const std::string& word) {
-    return word.size() > 1 && word[0] == '-' && !(word[1] >= '0' && word[1] <= '9');
-  }
-
-  void unknown(const std::string& name) {
-    if (!name.starts_with("-")) return error("'" + name + "': is not an option");
-    std::vector<std::string> names;
-    for (const Option& option : kOptions) names.emplace_back(option.name);
-    const std::string near = config::nearest_name(name, names);
-    error(name + ": unknown option" + (near.empty() ? "" : "; nearest is " + near));
-    while (at_ < args_.size() && !is_option(args_[at_])) ++at_;
-  }
-
-  std::int64_t integer(const std::string& name, const std::string& text, std::int64_t least) {
-    std::string digits;
-    for (const char c : text)
-      if (c != '_') digits += c;
-    std::int64_t value = 0;
-    const auto [stop, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (digits.empty() || code != std::errc() || stop != digits.data() + digits.size())
-      error(name + " " + text + ": must be an integer");
-    else if (value < least)
-      error(str_cat(name, " ", text, ": must be at least ", least));
-    return value;
-  }
-
-  void store(const std::string& name, const std::vector<std::string>& values) {
-    if (name == "--vocab-size" || name.starts_with("--null-tokenizer")) of_null_tokenizer_.push_back(name);
-    if (name == "--input") request_.config.inputs = values;
-    if (name == "--json-keys") request_.config.json_keys = values;
-    if (name == "--output-prefix") request_.config.output_prefix = values[0];
-    if (name == "--tokenizer-type") request_.tokenizer_type = values[0];
-    if (name == "--vocab-size") request_.tokenizer.vocab_size = integer(name, values[0], 1);
-    if (name == "--null-tokenizer-eod-id") request_.tokenizer.null_eod_id = integer(name, values[0], -1);
-    if (name == "--null-tokenizer-pad-id") request_.tokenizer.null_pad_id = integer(name, values[0], -1);
-    if (name == "--append-eod") request_.config.append_eod = true;
-    if (name == "--workers")
-      request_.config.workers = static_cast<int>(std::min<std::int64_t>(integer(name, values[0], 1), 1024));
-    if (name == "--log-interval") request_.log_interval = integer(name, values[0], 1);
-    if (name == "--help") request_.help = true;
-  }
-
-  Arguments args_;
-  std::size_t at_ = 0;
-  Request request_;
-  std::vector<std::string> errors_;
-  std::vector<std::string> of_null_tokenizer_;  // given options that only NullTokenizer has
-};
+void add_rows(ArgumentParser& parser, Request& request) {
+  parser.list("--input", request.config.inputs);
+  parser.list("--json-keys", request.config.json_keys);
+  parser.text("--output-prefix", request.config.output_prefix);
+  parser.flag("--append-eod", request.config.append_eod);
+  parser.flag("--lenient", request.config.lenient);
+  parser.integer("--workers", request.workers, 1);
+  parser.integer("--log-interval", request.log_interval, 1);
+  parser.integer("--resume-interval", request.resume_megabytes, 1);
+  parser.flag("--help", request.help);
+  parser.flag("-h", request.help);
+  request.tokenizer.add_to(parser);
+  for (const char* name : {"--split-sentences", "--keep-newlines", "--lang"})
+    parser.refuse(name, "not built in this version; documents are not split into sentences");
+  for (const char* name : {"--keep-sequential-samples", "--partitions"})
+    parser.refuse(name, "not built in this version; the order is always the input's, with any --workers");
+  parser.refuse("--find-optimal-num-workers", "not built in this version; --workers is all cores unless given");
+}
 
 /// Prints how far the work is: every two seconds, or whenever another `interval` documents are done.
 class Progress {
@@ -173,40 +68,81 @@ class Progress {
   explicit Progress(std::int64_t interval) : interval_(interval), console_(stderr) {}
 
   void report(const data::PreprocessProgress& progress) {
+    if (progress.resumed && !told_) console_.line(str_cat("resumed at document ", progress.resumed_documents));
+    told_ = true;
     const auto now = Clock::now();
     const bool due = interval_ > 0 ? progress.documents >= printed_documents_ + interval_
                                    : now >= printed_ + std::chrono::seconds(console_.is_terminal() ? 0 : 2);
     if (!due) return;
     printed_ = now;
     printed_documents_ = progress.documents;
+    const std::string line = text(progress) + eta(progress);
     if (console_.is_terminal() && interval_ == 0)
-      console_.progress(text(progress));
+      console_.progress(line);
     else
-      console_.line(text(progress));
+      console_.line(line);
   }
 
   std::string text(const data::PreprocessProgress& progress) const {
-    const double seconds = std::max(std::chrono::duration<double>(Clock::now() - start_).count(), 1e-9);
     char out[160];
     std::snprintf(out, sizeof(out), "Processed %lld documents (%.0f docs/s, %.2f MB/s).",
-                  static_cast<long long>(progress.documents), static_cast<double>(progress.documents) / seconds,
-                  static_cast<double>(progress.bytes) / 1e6 / seconds);
+                  static_cast<long long>(progress.documents),
+                  static_cast<double>(progress.documents - progress.resumed_documents) / seconds(),
+                  static_cast<double>(progress.bytes - progress.resumed_bytes) / 1e6 / seconds());
     return out;
   }
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  double seconds() const { return std::max(std::chrono::duration<double>(Clock::now() - start_).count(), 1e-9); }
+
+  /// Share done and time left, by the bytes of the files; nothing where their size is unknown.
+  std::string eta(const data::PreprocessProgress& progress) const {
+    const std::int64_t done = progress.input_done - progress.resumed_input;
+    if (progress.input_size <= 0 || done <= 0) return "";
+    const auto left = static_cast<long long>(
+        seconds() * static_cast<double>(std::max<std::int64_t>(progress.input_size - progress.input_done, 0)) /
+        static_cast<double>(done));
+    char out[96];
+    std::snprintf(out, sizeof(out), " %.1f%%, ETA %lld:%02lld:%02lld",
+                  100.0 * static_cast<double>(progress.input_done) / static_cast<double>(progress.input_size),
+                  left / 3600, left / 60 % 60, left % 60);
+    return out;
+  }
+
   std::int64_t interval_;
   metrics::Console console_;
   Clock::time_point start_ = Clock::now(), printed_ = start_;
   std::int64_t printed_documents_ = 0;
+  bool told_ = false;
 };
+
+void print_skipped(const data::PreprocessProgress& result) {
+  std::int64_t total = 0;
+  std::string kinds;
+  for (const auto& item : result.skipped) {
+    total += item.second;
+    kinds += str_cat(kinds.empty() ? "" : ", ", item.second, " ", item.first);
+  }
+  if (total == 0) return;
+  for (const std::string& line : result.skipped_lines) std::fprintf(stderr, "skipped %s\n", line.c_str());
+  std::printf("%lld bad lines skipped: %s\n", static_cast<long long>(total), kinds.c_str());
+}
+
+void print_tokenizer(const tokenizer::Tokenizer& tokenizer) {
+  const auto id = [](const std::optional<std::int64_t>& value) { return value ? std::to_string(*value) : "none"; };
+  std::printf("tokenizer %s: %lld ids, bos %s, eod %s, pad %s\n", std::string(tokenizer.type()).c_str(),
+              static_cast<long long>(tokenizer.vocab_size()), id(tokenizer.bos()).c_str(), id(tokenizer.eod()).c_str(),
+              tokenizer.pad() < 0 ? "none" : std::to_string(tokenizer.pad()).c_str());
+}
 
 void print_result(const Request& request, const data::PreprocessProgress& result, const Progress& progress) {
   std::printf("%s\n", progress.text(result).c_str());
   std::printf("%lld documents, %lld empty, %lld tokens, %s end-of-document ids\n",
               static_cast<long long>(result.documents), static_cast<long long>(result.empty_documents),
               static_cast<long long>(result.tokens), request.config.append_eod ? "with" : "without");
+  print_skipped(result);
   for (const std::string& key : request.config.json_keys) {
     const std::string prefix = data::output_name(request.config.output_prefix, key);
     std::printf("wrote %s.bin and .idx (--data-path %s)\n", prefix.c_str(), prefix.c_str());
@@ -216,25 +152,25 @@ void print_result(const Request& request, const data::PreprocessProgress& result
 }  // namespace
 
 int run_preprocess(Arguments args) {
-  Parser parser(args);
-  Request request = parser.parse();
+  Request request;
+  ArgumentParser parser;
+  add_rows(parser, request);
+  std::vector<std::string> errors = parser.parse(args);
   if (request.help) {
-    std::puts(kHelp);
+    std::printf("%s%s\n", kHelp, tokenizer_arguments_help().c_str());
     return 0;
   }
-  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
-  std::vector<std::string> errors = parser.errors();
-  if (!request.tokenizer_type.empty()) {
-    try {
-      tokenizer = tokenizer::create_tokenizer(request.tokenizer_type, request.tokenizer);
-    } catch (const ConfigError& error) {
-      errors.emplace_back(error.what());
-    }
-  }
+  if (request.config.inputs.empty()) errors.emplace_back("--input: is required");
+  if (request.config.output_prefix.empty()) errors.emplace_back("--output-prefix: is required");
+  const auto tokenizer = request.tokenizer.create(parser, errors);
   if (!errors.empty()) {
     for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
     return 2;
   }
+  request.config.workers = static_cast<int>(std::min<std::int64_t>(request.workers, 1024));
+  request.config.resume_bytes = request.resume_megabytes * 1'000'000;
+  request.config.encode.parse_special = request.tokenizer.parse_special;
+  print_tokenizer(*tokenizer);
   Progress progress(request.log_interval);
   const auto result = data::preprocess(request.config, *tokenizer,
                                        [&](const data::PreprocessProgress& done) { progress.report(done); });

@@ -7,6 +7,7 @@
 #include "data/indexed_dataset.h"
 #include "data/mock_dataset.h"
 #include "data/split_builder.h"
+#include "data/tokenizer_stamp.h"
 #include "spec/batch_schedule.h"
 
 namespace megatron::data {
@@ -46,6 +47,7 @@ class SourceCache {
 
   std::shared_ptr<const SequenceSource> open_file(const std::string& prefix) const {
     auto file = std::make_shared<const IndexedDataset>(prefix);
+    if (options_.tokenizer != nullptr) check_stamp(prefix, *options_.tokenizer);
     if (options_.vocab_size > 0) {
       if (const auto bad = find_bad_token(*file, options_.vocab_size, options_.num_threads))
         throw ConfigError(str_cat(prefix, ".bin: document ", bad->document, ", position ", bad->position, ": token id ",

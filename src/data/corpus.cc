@@ -1,56 +1,69 @@
 #include "data/corpus.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-
-#include "base/check.h"
 
 namespace megatron::data {
 
 CorpusKind corpus_kind(const std::string& path) {
-  return path.ends_with(".txt") ? CorpusKind::text : CorpusKind::json_lines;
+  return uncompressed_name(path).ends_with(".txt") ? CorpusKind::text : CorpusKind::json_lines;
 }
 
 BlockReader::BlockReader(std::vector<std::string> paths, std::size_t block_bytes)
     : paths_(std::move(paths)), block_bytes_(block_bytes) {
-  // A wrong name in a long list is better known before the work than after it.
-  for (const std::string& path : paths_)
-    if (::access(path.c_str(), R_OK) != 0) throw IoError(str_cat(path, ": cannot open: ", std::strerror(errno)));
+  bool known = true;
+  for (const std::string& path : paths_) {
+    // A wrong name in a long list is better known before the work than after it.
+    if (path != "-" && ::access(path.c_str(), R_OK) != 0)
+      throw IoError(str_cat(path, ": cannot open: ", std::strerror(errno)));
+    const std::int64_t size = bytes_on_disk(path);
+    known = known && (size > 0 || path != "-");
+    input_size_ += size;
+  }
+  if (!known) input_size_ = 0;
 }
 
-BlockReader::~BlockReader() {
-  if (fd_ >= 0) ::close(fd_);
-}
-
-void BlockReader::open_file() {
-  fd_ = ::open(paths_[file_].c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd_ < 0) throw IoError(str_cat(paths_[file_], ": cannot open: ", std::strerror(errno)));
-  at_start_ = true;
+void BlockReader::open_file(std::int64_t offset) {
+  source_ = open_bytes(paths_[file_]);
+  at_start_ = offset == 0;
+  offset_ = offset;
   carry_.clear();
+  if (offset == 0) return;
+  source_->skip(offset);
+  bytes_read_ += offset;
 }
+
+void BlockReader::close_file() {
+  finished_bytes_ += source_->consumed();
+  source_.reset();
+}
+
+void BlockReader::seek(std::size_t file, std::int64_t offset) {
+  MEGATRON_CHECK(!source_ && file < paths_.size(), "seek to file ", file, " of ", paths_.size());
+  for (file_ = 0; file_ < file; ++file_) finished_bytes_ += bytes_on_disk(paths_[file_]);
+  open_file(offset);
+}
+
+std::int64_t BlockReader::input_consumed() const { return finished_bytes_ + (source_ ? source_->consumed() : 0); }
 
 bool BlockReader::fill(std::string& text) {
   const std::size_t start = text.size();
   text.resize(start + block_bytes_);
-  ssize_t got = -1;
-  do {
-    got = ::read(fd_, text.data() + start, block_bytes_);
-  } while (got < 0 && errno == EINTR);
-  if (got < 0) throw IoError(str_cat(paths_[file_], ": cannot read: ", std::strerror(errno)));
-  text.resize(start + static_cast<std::size_t>(got));
-  bytes_read_ += got;
+  const std::size_t got = source_->read(std::span(text.data() + start, block_bytes_));
+  text.resize(start + got);
+  bytes_read_ += static_cast<std::int64_t>(got);
   return got > 0;
 }
 
 bool BlockReader::next(LineBlock& block) {
   for (; file_ < paths_.size(); ++file_) {
-    if (fd_ < 0) open_file();
+    if (!source_) open_file(0);
     block.file = file_;
     block.kind = corpus_kind(paths_[file_]);
-    block.text = std::move(carry_);
+    block.text.assign(carry_);
     carry_.clear();
     bool more = true;
     std::size_t line_end = std::string::npos, searched = block.text.size();
@@ -58,7 +71,7 @@ bool BlockReader::next(LineBlock& block) {
     while (more && line_end == std::string::npos) {
       more = fill(block.text);
       if (at_start_ && block.text.size() >= 3) {
-        if (block.text.starts_with("\xef\xbb\xbf")) block.text.erase(0, 3);
+        if (block.text.starts_with("\xef\xbb\xbf")) block.text.erase(0, 3), offset_ += 3;
         at_start_ = false;
         searched = 0;
       }
@@ -68,12 +81,14 @@ bool BlockReader::next(LineBlock& block) {
       searched = block.text.size();
     }
     if (line_end != std::string::npos) {
-      carry_ = block.text.substr(line_end + 1);
+      carry_.assign(block.text, line_end + 1);
       block.text.resize(line_end + 1);
-      return true;
+    } else {
+      close_file();
     }
-    ::close(fd_);
-    fd_ = -1;
+    offset_ += static_cast<std::int64_t>(block.text.size());
+    block.end_offset = offset_;
+    if (line_end != std::string::npos) return true;
     if (!block.text.empty()) {
       ++file_;
       return true;

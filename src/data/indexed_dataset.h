@@ -91,12 +91,20 @@ std::optional<BadToken> find_bad_token(const IndexedDataset& dataset, std::int64
 /// Appends `tokens` to `out` in the file's form. Throws Error for an id that the type cannot hold.
 void append_encoded(std::span<const std::int64_t> tokens, TokenType type, std::vector<std::byte>& out);
 
-/// Writer: constant memory (lengths and boundaries wait in a file of their own). All files have temporary names until
+/// How far a data set has been written: what a writer needs to continue in the files of one that died.
+struct WriterPosition {
+  std::int64_t sequences = 0, tokens = 0;
+  std::int64_t boundaries = 0;  // 0: nothing has been written
+};
+
+/// Writer: constant memory (lengths and boundaries wait in files of their own). All files have temporary names until
 /// `finish`, which syncs them to disk and renames them; without it the destructor removes them.
 class IndexedDatasetWriter {
  public:
-  /// `multimodal`: a mode byte is kept for every sequence. Throws IoError when the files cannot be made.
-  IndexedDatasetWriter(const std::string& prefix, TokenType type, bool multimodal = false);
+  /// `multimodal`: a mode byte is kept for every sequence. `from`: continues there. Throws IoError when the files
+  /// cannot be made, hold less than that or are written by another process.
+  IndexedDatasetWriter(const std::string& prefix, TokenType type, bool multimodal = false,
+                       const WriterPosition& from = {});
   ~IndexedDatasetWriter();
   IndexedDatasetWriter(const IndexedDatasetWriter&) = delete;
   IndexedDatasetWriter& operator=(const IndexedDatasetWriter&) = delete;
@@ -109,6 +117,12 @@ class IndexedDatasetWriter {
   void end_document();
   /// Appends a whole data set of the same token type.
   void add_dataset(const IndexedDataset& other);
+  /// Appends documents [first, last) of a data set of the same token type.
+  void add_documents(const IndexedDataset& other, std::int64_t first, std::int64_t last);
+  /// Syncs to disk what has been added and says where that ends.
+  WriterPosition checkpoint();
+  /// The temporary files outlive the object.
+  void keep();
   /// Writes the index and syncs; nothing may be added afterwards. `publish` then renames.
   void seal();
   void publish();

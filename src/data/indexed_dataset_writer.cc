@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstring>
 #include <limits>
 
@@ -43,16 +45,22 @@ void append_encoded(std::span<const std::int64_t> tokens, TokenType type, std::v
   MEGATRON_CHECK(false, "token ids cannot be written as ", token_type_name(type));
 }
 
-IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type, bool multimodal)
+IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type, bool multimodal,
+                                           const WriterPosition& from)
     : prefix_(prefix),
       type_(type),
       multimodal_(multimodal),
-      bin_(prefix + ".bin"),
+      num_sequences_(from.sequences),
+      num_tokens_(from.tokens),
+      num_boundaries_(from.boundaries),
+      bin_(prefix + ".bin", from.tokens * token_type_size(type)),
       idx_(prefix + ".idx"),
-      lengths_(prefix + ".idx.lengths"),
-      boundaries_(prefix + ".idx.documents"),
-      modes_(prefix + ".idx.modes") {
+      lengths_(prefix + ".idx.lengths", from.sequences * static_cast<std::int64_t>(sizeof(std::int32_t))),
+      boundaries_(prefix + ".idx.documents", from.boundaries * static_cast<std::int64_t>(sizeof(std::int64_t))),
+      modes_(prefix + ".idx.modes", multimodal ? from.sequences : 0) {
+  if (num_boundaries_ > 0) return;
   boundaries_.write_value(std::int64_t{0});
+  num_boundaries_ = 1;
 }
 
 IndexedDatasetWriter::~IndexedDatasetWriter() = default;
@@ -87,21 +95,41 @@ void IndexedDatasetWriter::end_document() {
   ++num_boundaries_;
 }
 
-void IndexedDatasetWriter::add_dataset(const IndexedDataset& other) {
+void IndexedDatasetWriter::add_dataset(const IndexedDataset& other) { add_documents(other, 0, other.num_documents()); }
+
+void IndexedDatasetWriter::add_documents(const IndexedDataset& other, std::int64_t first, std::int64_t last) {
+  MEGATRON_CHECK(first >= 0 && first <= last && last <= other.num_documents(), "documents [", first, ", ", last,
+                 ") of ", other.num_documents());
   if (other.type() != type_)
     throw ConfigError(str_cat(other.prefix(), ": holds ", token_type_name(other.type()), " ids, expected ",
                               token_type_name(type_), " as in the data sets before"));
-  if (multimodal_ != other.has_modes())
+  if (multimodal_ != other.has_modes() && other.num_sequences() > 0)
     throw ConfigError(
         str_cat(other.prefix(), other.has_modes() ? ": has modes" : ": has no modes", ", unlike the data sets before"));
-  const std::int64_t first = num_sequences_;
-  for (std::int64_t i = 0; i < other.num_sequences(); ++i)
+  const std::int64_t begin = other.document_start(first), end = other.document_start(last);
+  const std::int64_t moved = num_sequences_ - begin, tokens_before = num_tokens_;
+  for (std::int64_t i = begin; i < end; ++i)
     count_sequence(other.length(i), multimodal_ ? other.mode(i) : std::int8_t{0});
-  for (std::int64_t d = 1; d <= other.num_documents(); ++d) {
-    boundaries_.write_value(first + other.document_start(d));
+  for (std::int64_t d = first + 1; d <= last; ++d) {
+    boundaries_.write_value(moved + other.document_start(d));
     ++num_boundaries_;
   }
-  bin_.write(other.bin_bytes());
+  const std::int64_t bytes = (num_tokens_ - tokens_before) * token_type_size(type_);
+  if (bytes > 0)
+    bin_.write(
+        other.bin_bytes().subspan(static_cast<std::size_t>(other.offset(begin)), static_cast<std::size_t>(bytes)));
+}
+
+WriterPosition IndexedDatasetWriter::checkpoint() {
+  bin_.sync();
+  lengths_.sync();
+  boundaries_.sync();
+  if (multimodal_) modes_.sync();
+  return {num_sequences_, num_tokens_, num_boundaries_};
+}
+
+void IndexedDatasetWriter::keep() {
+  for (OutputFile* file : {&bin_, &idx_, &lengths_, &boundaries_, &modes_}) file->keep();
 }
 
 void IndexedDatasetWriter::write_index() {
@@ -135,7 +163,8 @@ void IndexedDatasetWriter::seal() {
 
 void IndexedDatasetWriter::publish() {
   MEGATRON_CHECK(sealed_, prefix_, ": is not sealed");
-  // The index last: whoever sees it finds its data.
+  // The index goes first and comes last: whoever sees one finds its data.
+  ::unlink(idx_.path().c_str());
   bin_.commit();
   idx_.commit();
   sync_folder_of(idx_.path());

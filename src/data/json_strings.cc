@@ -1,8 +1,9 @@
+#include <simdjson.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "base/check.h"
 #include "data/corpus.h"
 
 namespace megatron::data {
@@ -17,7 +18,13 @@ std::string clean(std::string_view text) {
   return text.size() > kLongestQuote ? out + "..." : out;
 }
 
-/// Takes the wanted strings out of a stream of parse events: no tree is built, depth costs no stack.
+constexpr const char* kNotJson = "invalid JSON";
+constexpr const char* kNotObject = "not a JSON object";
+constexpr const char* kMissing = "missing key";
+constexpr const char* kNotString = "value is not a string";
+
+/// Takes the wanted strings out of a stream of parse events: no tree is built, depth costs no stack. It judges the
+/// lines that the fast parser does not take, and says why they are bad.
 class Picker : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit Picker(const std::vector<std::string>& keys) : keys_(keys), values_(keys.size()) {}
@@ -53,15 +60,14 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     if (const std::size_t column = what.find("column "); column != std::string_view::npos)
       if (const std::size_t colon = what.find(": ", column); colon != std::string_view::npos)
         what = what.substr(colon + 2);
-    error_ = str_cat("invalid JSON at byte ", position, ": ", clean(what));
-    return false;
+    return fail(kNotJson, str_cat("invalid JSON at byte ", position, ": ", clean(what)));
   }
 
   std::vector<std::string> take() {
-    if (!error_.empty()) throw Error(error_);
+    if (kind_ != nullptr) throw BadLine(kind_, error_);
     std::vector<std::string> strings;
     for (std::size_t i = 0; i < keys_.size(); ++i) {
-      if (!values_[i]) throw Error(missing(keys_[i]));
+      if (!values_[i]) throw BadLine(kMissing, missing(keys_[i]));
       strings.push_back(std::move(*values_[i]));
     }
     return strings;
@@ -73,14 +79,15 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
     for (const std::string& key_name : seen_) text += str_cat(" \"", clean(key_name), "\"");
     return seen_.empty() ? text + " none" : text;
   }
-  bool fail(const std::string& reason) {
+  bool fail(const char* kind, const std::string& reason) {
+    kind_ = kind;
     error_ = reason;
     return false;
   }
   bool other(const char* kind) {
-    if (depth_ == 0) return fail(str_cat("is ", kind, ", not a JSON object"));
+    if (depth_ == 0) return fail(kNotObject, str_cat("is ", kind, ", not a JSON object"));
     if (depth_ == 1 && wanted_)
-      return fail(str_cat("the value of \"", keys_[*wanted_], "\" is ", kind, ", not a string"));
+      return fail(kNotString, str_cat("the value of \"", keys_[*wanted_], "\" is ", kind, ", not a string"));
     return true;
   }
   bool open(const char* kind, bool is_object) {
@@ -98,18 +105,57 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::string> seen_;
   std::optional<std::size_t> wanted_;
   std::size_t depth_ = 0;
+  const char* kind_ = nullptr;
   std::string error_;
 };
 
-}  // namespace
-
-std::vector<std::string> json_strings(std::string_view line, const std::vector<std::string>& keys) {
+std::vector<std::string> judge(std::string_view line, const std::vector<std::string>& keys) {
   // The parser would take a zero byte for the end of the line.
   if (const std::size_t zero = line.find('\0'); zero != std::string_view::npos)
-    throw Error(str_cat("invalid JSON at byte ", zero + 1, ": zero byte"));
+    throw BadLine(kNotJson, str_cat("invalid JSON at byte ", zero + 1, ": zero byte"));
   Picker picker(keys);
   nlohmann::json::sax_parse(line.begin(), line.end(), &picker);
   return picker.take();
+}
+
+}  // namespace
+
+struct JsonStrings::Parser {
+  simdjson::dom::parser parser;
+  std::vector<bool> found;
+
+  /// False where the line needs a judge: it is bad, nested beyond the parser's depth or has numbers beyond its range.
+  bool read(std::string_view line, const std::vector<std::string>& keys, std::vector<std::string>& strings) {
+    simdjson::dom::object object;
+    if (parser.parse(line.data(), line.size()).get(object) != simdjson::SUCCESS) return false;
+    strings.resize(keys.size());
+    found.assign(keys.size(), false);
+    for (const simdjson::dom::key_value_pair field : object) {
+      for (std::size_t k = 0; k < keys.size(); ++k) {
+        if (field.key != keys[k]) continue;
+        std::string_view value;
+        if (field.value.get(value) != simdjson::SUCCESS) return false;
+        strings[k].assign(value);
+        found[k] = true;
+      }
+    }
+    return std::find(found.begin(), found.end(), false) == found.end();
+  }
+};
+
+JsonStrings::JsonStrings(std::vector<std::string> keys) : keys_(std::move(keys)), parser_(std::make_unique<Parser>()) {}
+JsonStrings::~JsonStrings() = default;
+
+void JsonStrings::read(std::string_view line, std::vector<std::string>& strings) {
+  // Files with a mark each may have been joined: a mark may stand before any line.
+  if (line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
+  if (!parser_->read(line, keys_, strings)) strings = judge(line, keys_);
+}
+
+std::vector<std::string> json_strings(std::string_view line, const std::vector<std::string>& keys) {
+  std::vector<std::string> strings;
+  JsonStrings(keys).read(line, strings);
+  return strings;
 }
 
 }  // namespace megatron::data

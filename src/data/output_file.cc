@@ -1,6 +1,8 @@
 #include "data/output_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,15 +22,42 @@ constexpr std::size_t kBufferBytes = 1 << 20;
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path) : path_(path), temporary_(path + ".tmp") {
-  fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd_ < 0) throw IoError(str_cat(temporary_, ": cannot create: ", std::strerror(errno)));
+OutputFile::OutputFile(const std::string& path, std::int64_t kept_bytes) : path_(path), temporary_(path + ".tmp") {
+  try {
+    open_locked();
+    struct stat info {};
+    if (::fstat(fd_, &info) != 0) fail(temporary_, 0, "examine");
+    if (info.st_size < kept_bytes)
+      throw IoError(str_cat(temporary_, ": expected at least ", kept_bytes, " bytes, found ", info.st_size));
+    if (::ftruncate(fd_, kept_bytes) != 0) fail(temporary_, kept_bytes, "cut");
+    if (::lseek(fd_, kept_bytes, SEEK_SET) != kept_bytes) fail(temporary_, kept_bytes, "seek");
+  } catch (...) {
+    if (fd_ >= 0) ::close(fd_);
+    throw;
+  }
+  size_ = kept_bytes;
   buffer_.reserve(kBufferBytes);
 }
 
 OutputFile::~OutputFile() {
+  if (!committed_ && !kept_) ::unlink(temporary_.c_str());
   if (fd_ >= 0) ::close(fd_);
-  if (!committed_) ::unlink(temporary_.c_str());
+}
+
+void OutputFile::open_locked() {
+  for (;;) {
+    fd_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd_ < 0) throw IoError(str_cat(temporary_, ": cannot create: ", std::strerror(errno)));
+    // File systems without locks are used without.
+    if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      throw FileBusy(temporary_ + ": is being written by another process");
+    // Whoever held the lock may have given the file its final name in between.
+    struct stat opened {
+    }, named{};
+    if (::fstat(fd_, &opened) == 0 && ::stat(temporary_.c_str(), &named) == 0 && opened.st_ino == named.st_ino) return;
+    ::close(fd_);
+    fd_ = -1;
+  }
 }
 
 void OutputFile::write(std::span<const std::byte> bytes) {

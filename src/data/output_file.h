@@ -1,4 +1,5 @@
-// A file that is written under a temporary name and appears under its own only when complete.
+// A file that is written under a temporary name and appears under its own only when complete. One process at a time:
+// the temporary file is locked.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +8,22 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
+
 namespace megatron::data {
+
+/// The temporary file is locked by another process (or object).
+class FileBusy : public IoError {
+ public:
+  using IoError::IoError;
+};
 
 class OutputFile {
  public:
-  /// Opens PATH.tmp for writing (and reading back). Throws IoError.
-  explicit OutputFile(const std::string& path);
-  /// Removes the temporary file unless it was committed.
+  /// Opens PATH.tmp for writing (and reading back), cut to its first `kept_bytes`. Throws IoError; also when the file
+  /// is shorter than that; FileBusy when another process writes it.
+  explicit OutputFile(const std::string& path, std::int64_t kept_bytes = 0);
+  /// Removes the temporary file unless it was committed or is to be kept.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -33,14 +43,17 @@ class OutputFile {
   void sync();
   /// Renames to the final name; call `sync` before.
   void commit();
+  /// The temporary file outlives the object, for a later run that continues.
+  void keep() { kept_ = true; }
 
  private:
+  void open_locked();
   void flush();
   std::size_t read_at(std::int64_t offset, std::span<std::byte> into);
 
   std::string path_, temporary_;
   int fd_ = -1;
-  bool committed_ = false;
+  bool committed_ = false, kept_ = false;
   std::int64_t size_ = 0;
   std::vector<std::byte> buffer_;
 };

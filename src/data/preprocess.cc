@@ -1,73 +1,20 @@
 #include "data/preprocess.h"
 
 #include <algorithm>
+#include <exception>
 #include <memory>
-#include <optional>
+#include <mutex>
 
 #include "base/check.h"
 #include "base/thread_pool.h"
 #include "data/corpus.h"
 #include "data/indexed_dataset.h"
+#include "data/line_encoder.h"
+#include "data/preprocess_state.h"
+#include "data/tokenizer_stamp.h"
 
 namespace megatron::data {
 namespace {
-
-/// The documents of one block under one key.
-struct EncodedKey {
-  std::vector<std::byte> bytes;
-  std::vector<std::int64_t> sizes;  // bytes of each document; 0: empty
-};
-
-struct EncodedBlock {
-  std::size_t file = 0;
-  std::int64_t lines = 0;
-  std::int64_t documents = 0;
-  std::vector<EncodedKey> keys;
-  std::optional<std::string> error;  // at line `lines` of the block
-};
-
-class Encoder {
- public:
-  Encoder(const PreprocessConfig& config, const tokenizer::Tokenizer& tokenizer, TokenType type)
-      : config_(config), tokenizer_(tokenizer), type_(type) {}
-
-  /// Stops at the first bad line and keeps its reason.
-  void encode(const LineBlock& block, EncodedBlock& out) const {
-    out = {};
-    out.file = block.file;
-    out.keys.resize(config_.json_keys.size());
-    std::vector<std::int64_t> ids;
-    try {
-      for_each_line(block.text, [&](std::string_view line) {
-        ++out.lines;
-        if (block.kind == CorpusKind::text) {
-          add(line, ids, out.keys[0]);
-        } else {
-          if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
-          const std::vector<std::string> texts = json_strings(line, config_.json_keys);
-          for (std::size_t k = 0; k < texts.size(); ++k) add(texts[k], ids, out.keys[k]);
-        }
-        ++out.documents;
-      });
-    } catch (const std::exception& error) {
-      out.error = error.what();
-    }
-  }
-
- private:
-  void add(std::string_view text, std::vector<std::int64_t>& ids, EncodedKey& key) const {
-    ids.clear();
-    tokenizer_.encode(text, ids);
-    if (!ids.empty() && config_.append_eod) ids.push_back(*tokenizer_.eod());
-    const std::size_t before = key.bytes.size();
-    append_encoded(ids, type_, key.bytes);
-    key.sizes.push_back(static_cast<std::int64_t>(key.bytes.size() - before));
-  }
-
-  const PreprocessConfig& config_;
-  const tokenizer::Tokenizer& tokenizer_;
-  TokenType type_;
-};
 
 void check_config(const PreprocessConfig& config, const tokenizer::Tokenizer& tokenizer) {
   if (config.append_eod && !tokenizer.eod())
@@ -78,43 +25,221 @@ void check_config(const PreprocessConfig& config, const tokenizer::Tokenizer& to
   for (std::size_t i = 0; i < config.json_keys.size(); ++i)
     if (std::count(config.json_keys.begin(), config.json_keys.end(), config.json_keys[i]) > 1)
       throw ConfigError(str_cat("--json-keys ", config.json_keys[i], ": is given twice"));
+  if (std::count(config.inputs.begin(), config.inputs.end(), "-") > 1)
+    throw ConfigError("--input -: standard input can be read only once");
   for (const std::string& path : config.inputs)
     if (corpus_kind(path) == CorpusKind::text && config.json_keys.size() > 1)
       throw ConfigError(str_cat("--input ", path, ": a text file has no keys, but ", config.json_keys.size(),
                                 " are given by --json-keys"));
 }
 
+/// The data sets of all keys, and how far they have come.
 class Output {
  public:
-  Output(const PreprocessConfig& config, TokenType type) {
-    for (const std::string& key : config.json_keys)
-      writers_.push_back(std::make_unique<IndexedDatasetWriter>(output_name(config.output_prefix, key), type));
+  Output(const PreprocessConfig& config, const tokenizer::Tokenizer& tokenizer, TokenType type)
+      : config_(config), tokenizer_(tokenizer), key_(preprocess_key(config, tokenizer)) {
+    std::optional<PreprocessState> found = load_state(config.output_prefix, key_);
+    if (found && found->writers.size() == config.json_keys.size() && continues(*found, type)) return;
+    open_writers({}, type);
+    remove_state(config.output_prefix);
   }
 
-  void add(const EncodedBlock& block, PreprocessProgress& progress) {
-    progress.documents += block.documents;
-    for (std::size_t k = 0; k < writers_.size(); ++k) {
-      const EncodedKey& key = block.keys[k];
-      std::size_t at = 0;
-      for (const std::int64_t size : key.sizes) {
-        if (size > 0)
-          writers_[k]->add_encoded_sequence(std::span(key.bytes).subspan(at, static_cast<std::size_t>(size)));
-        writers_[k]->end_document();
-        progress.empty_documents += size == 0 ? 1 : 0;
-        at += static_cast<std::size_t>(size);
+  const PreprocessState& state() const { return state_; }
+  PreprocessProgress& progress() { return state_.progress; }
+
+  /// Throws IoError for a bad line of a strict run.
+  void add(const EncodedBlock& block, const std::string& path) {
+    PreprocessProgress& progress = state_.progress;
+    const std::int64_t lines_before = block.file == state_.file ? state_.lines : 0;
+    for (const SkippedLine& skipped : block.skipped) {
+      if (!config_.lenient) {
+        remove_state(config_.output_prefix);  // the input must change: what was secured is of no use
+        throw IoError(str_cat(path, ":", lines_before + skipped.line, ": ", skipped.reason));
       }
+      ++progress.skipped[skipped.kind];
+      if (progress.skipped_lines.size() < kKeptReasons)
+        progress.skipped_lines.push_back(str_cat(path, ":", lines_before + skipped.line, ": ", skipped.reason));
     }
-    progress.tokens = 0;
-    for (const auto& writer : writers_) progress.tokens += writer->num_tokens();
+    try {
+      for (std::size_t k = 0; k < writers_.size(); ++k) write(block.keys[k], *writers_[k]);
+      state_.file = block.file;
+      state_.lines = lines_before + block.lines;
+      state_.offset = block.end_offset;
+      progress.documents += block.documents;
+      progress.bytes += block.text_bytes;
+      progress.input_done = block.input_done;
+      progress.tokens = 0;
+      for (const auto& writer : writers_) progress.tokens += writer->num_tokens();
+      if (!key_.empty() && progress.bytes - secured_bytes_ >= config_.resume_bytes) secure();
+    } catch (const IoError& error) {
+      give_up(error);
+    }
   }
 
   void finish() {
-    for (const auto& writer : writers_) writer->seal();
-    for (const auto& writer : writers_) writer->publish();
+    try {
+      for (const auto& writer : writers_) writer->seal();
+      const std::string stamp = tokenizer_stamp(tokenizer_, config_.append_eod);
+      for (std::size_t k = 0; k < writers_.size(); ++k) {
+        write_stamp(output_name(config_.output_prefix, config_.json_keys[k]), stamp);
+        writers_[k]->publish();
+      }
+    } catch (const IoError& error) {
+      give_up(error);
+    }
+    remove_state(config_.output_prefix);
   }
 
  private:
+  bool continues(const PreprocessState& found, TokenType type) {
+    try {
+      open_writers(found.writers, type);
+    } catch (const IoError&) {
+      writers_.clear();  // the files are gone or shorter
+      return false;
+    }
+    state_ = found;
+    PreprocessProgress& progress = state_.progress;
+    progress.resumed = true;
+    progress.resumed_documents = progress.documents;
+    progress.resumed_bytes = secured_bytes_ = progress.bytes;
+    progress.resumed_input = progress.input_done;
+    secured_ = true;
+    return true;
+  }
+
+  void open_writers(const std::vector<WriterPosition>& from, TokenType type) {
+    for (std::size_t k = 0; k < config_.json_keys.size(); ++k)
+      writers_.push_back(
+          std::make_unique<IndexedDatasetWriter>(output_name(config_.output_prefix, config_.json_keys[k]), type,
+                                                 /*multimodal=*/false, from.empty() ? WriterPosition{} : from[k]));
+  }
+
+  void write(const EncodedKey& key, IndexedDatasetWriter& writer) {
+    std::size_t at = 0;
+    for (const std::int64_t size : key.sizes) {
+      if (size > 0) writer.add_encoded_sequence(std::span(key.bytes).subspan(at, static_cast<std::size_t>(size)));
+      writer.end_document();
+      state_.progress.empty_documents += size == 0 ? 1 : 0;
+      at += static_cast<std::size_t>(size);
+    }
+  }
+
+  void secure() {
+    state_.writers.clear();
+    for (const auto& writer : writers_) state_.writers.push_back(writer->checkpoint());
+    save_state(config_.output_prefix, key_, state_);
+    secured_bytes_ = state_.progress.bytes;
+    secured_ = true;
+  }
+
+  [[noreturn]] void give_up(const IoError& error) {
+    if (!secured_) throw error;
+    for (const auto& writer : writers_) writer->keep();
+    throw IoError(str_cat(error.what(), "; ", config_.output_prefix,
+                          "*.tmp keep what is done: the same command continues there"));
+  }
+
+  const PreprocessConfig& config_;
+  const tokenizer::Tokenizer& tokenizer_;
+  std::string key_;
   std::vector<std::unique_ptr<IndexedDatasetWriter>> writers_;
+  PreprocessState state_;
+  std::int64_t secured_bytes_ = 0;
+  bool secured_ = false;
+};
+
+/// What is read, encoded and written together.
+struct Round {
+  std::vector<LineBlock> blocks;
+  std::vector<EncodedBlock> encoded;
+  std::vector<std::int64_t> input_done;
+  std::size_t count = 0;
+  std::exception_ptr error;  // of reading, after `count` blocks
+};
+
+void read_round(BlockReader& reader, Round& round) {
+  round.count = 0;
+  try {
+    while (round.count < round.blocks.size() && reader.next(round.blocks[round.count]))
+      round.input_done[round.count++] = reader.input_consumed();
+  } catch (...) {
+    round.error = std::current_exception();
+  }
+}
+
+/// While the blocks of one round are encoded by all threads, the next is read and the one before is written.
+class Pipeline {
+ public:
+  Pipeline(const PreprocessConfig& config, const tokenizer::Tokenizer& tokenizer, TokenType type, Output& output)
+      : reader_(config.inputs, config.block_bytes), pool_(std::max(config.workers, 1), /*spin=*/0), output_(output) {
+    const LineEncoderConfig encoder{config.json_keys, config.append_eod, config.lenient, config.encode, type};
+    for (int w = 0; w < pool_.num_threads(); ++w)
+      encoders_.push_back(std::make_unique<LineEncoder>(encoder, tokenizer));
+    for (Round& round : rounds_) {
+      round.blocks.resize(2 * encoders_.size());
+      round.encoded.resize(round.blocks.size());
+      round.input_done.resize(round.blocks.size());
+    }
+    if (output.progress().resumed) reader_.seek(output.state().file, output.state().offset);
+    output.progress().input_size = reader_.input_size();
+  }
+
+  void run(const std::function<void(const PreprocessProgress&)>& report) {
+    read_round(reader_, rounds_[0]);
+    for (std::size_t turn = 0;; ++turn) {
+      Round &current = rounds_[turn % 3], &next = rounds_[(turn + 1) % 3], &before = rounds_[(turn + 2) % 3];
+      if (current.count == 0 && before.count == 0 && current.error == nullptr && before.error == nullptr) return;
+      step(current, next, before);
+      if (failure_ != nullptr) std::rethrow_exception(failure_);
+      if (before.error != nullptr) std::rethrow_exception(before.error);
+      if (report) report(output_.progress());
+    }
+  }
+
+ private:
+  void step(Round& current, Round& next, Round& before) {
+    pool_.parallel_for(static_cast<std::int64_t>(current.count) + 2, [&](std::int64_t i, int worker) {
+      if (i == 0) {
+        if (current.error == nullptr && current.count > 0)
+          read_round(reader_, next);
+        else
+          next.count = 0;
+      } else if (i == 1) {
+        write_round(before);
+      } else {
+        const auto at = static_cast<std::size_t>(i - 2);
+        try {
+          encoders_[static_cast<std::size_t>(worker)]->encode(current.blocks[at], current.encoded[at]);
+        } catch (...) {
+          fail(std::current_exception());
+        }
+        current.encoded[at].input_done = current.input_done[at];
+      }
+    });
+  }
+
+  void write_round(Round& round) {
+    try {
+      for (std::size_t i = 0; i < round.count; ++i) output_.add(round.encoded[i], reader_.path(round.encoded[i].file));
+    } catch (...) {
+      fail(std::current_exception());
+    }
+    round.count = 0;
+  }
+
+  void fail(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (failure_ == nullptr) failure_ = std::move(error);
+  }
+
+  BlockReader reader_;
+  ThreadPool pool_;
+  Output& output_;
+  std::vector<std::unique_ptr<LineEncoder>> encoders_;
+  Round rounds_[3];
+  std::mutex mutex_;
+  std::exception_ptr failure_;
 };
 
 }  // namespace
@@ -127,34 +252,13 @@ PreprocessProgress preprocess(const PreprocessConfig& config, const tokenizer::T
                               const std::function<void(const PreprocessProgress&)>& report) {
   check_config(config, tokenizer);
   const TokenType type = optimal_token_type(tokenizer.vocab_size());
-  BlockReader reader(config.inputs, config.block_bytes);
-  const Encoder encoder(config, tokenizer, type);
-  Output output(config, type);
-  ThreadPool pool(std::max(config.workers, 1), /*spin=*/0);
-  // Rounds of a few blocks per worker: read, encode by all, write in order.
-  std::vector<LineBlock> blocks(2 * static_cast<std::size_t>(std::max(config.workers, 1)));
-  std::vector<EncodedBlock> encoded(blocks.size());
-  PreprocessProgress progress;
-  std::size_t current_file = 0;
-  std::int64_t line = 0;
-  for (;;) {
-    std::size_t count = 0;
-    while (count < blocks.size() && reader.next(blocks[count])) ++count;
-    if (count == 0) break;
-    pool.parallel_for(static_cast<std::int64_t>(count), [&](std::int64_t i, int) {
-      encoder.encode(blocks[static_cast<std::size_t>(i)], encoded[static_cast<std::size_t>(i)]);
-    });
-    for (std::size_t i = 0; i < count; ++i) {
-      if (encoded[i].file != current_file) line = 0;
-      current_file = encoded[i].file;
-      line += encoded[i].lines;
-      if (encoded[i].error) throw IoError(str_cat(reader.path(current_file), ":", line, ": ", *encoded[i].error));
-      output.add(encoded[i], progress);
-    }
-    progress.bytes = reader.bytes_read();
-    if (report) report(progress);
+  Output output(config, tokenizer, type);
+  Pipeline(config, tokenizer, type, output).run(report);
+  PreprocessProgress& progress = output.progress();
+  if (progress.documents == 0) {
+    const std::string first = progress.skipped_lines.empty() ? "" : "; " + progress.skipped_lines[0];
+    throw IoError(str_cat(config.inputs[0], ": the input holds no documents", first));
   }
-  if (progress.documents == 0) throw IoError(str_cat(config.inputs[0], ": the input holds no documents"));
   output.finish();
   return progress;
 }

@@ -34,6 +34,33 @@ TEST(BlockReader, LinesDoNotDependOnTheBlockSize) {
   EXPECT_THROW(BlockReader({folder / "a.txt", folder / "missing.txt"}), IoError);
 }
 
+TEST(BlockReader, ContinuesAtTheEndOfABlock) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", "\xef\xbb\xbfone\ntwo\r\n\nthree\nno end");
+  write_file(folder / "b.txt", "\xef\xbb\xbfx\ny");
+  const std::vector<std::string> paths = {folder / "a.txt", folder / "b.txt"};
+  for (std::size_t size = 1; size < 30; ++size) {
+    std::vector<LineBlock> blocks;
+    BlockReader reader(paths, size);
+    for (LineBlock block; reader.next(block);) blocks.push_back(block);
+    EXPECT_EQ(reader.input_consumed(), reader.input_size());
+    for (std::size_t at = 0; at + 1 < blocks.size(); ++at) {
+      BlockReader later(paths, size);
+      later.seek(blocks[at].file, blocks[at].end_offset);
+      std::string rest, expected;
+      for (LineBlock block; later.next(block);) rest += std::to_string(block.file) + block.text;
+      for (std::size_t i = at + 1; i < blocks.size(); ++i) expected += std::to_string(blocks[i].file) + blocks[i].text;
+      // Blocks may be cut elsewhere; the text is the same.
+      const auto plain = [](const std::string& text) {
+        std::string out;
+        for (const char c : text) out += c == '0' || c == '1' ? std::string() : std::string(1, c);
+        return out;
+      };
+      EXPECT_EQ(plain(rest), plain(expected)) << size << " " << at;
+    }
+  }
+}
+
 std::string reason(std::string_view line, const std::vector<std::string>& keys = {"text"}) {
   try {
     json_strings(line, keys);
@@ -51,6 +78,16 @@ TEST(JsonStrings, TakesTopLevelStrings) {
   EXPECT_EQ(json_strings("  {\"text\": \"\\u00e9\\ud83d\\ude00\\u0000\"} ", {"text"}),
             Lines{std::string("\xc3\xa9\xf0\x9f\x98\x80\0", 7)});
   EXPECT_EQ(json_strings(R"({"text": ""})", {"text"}), Lines{""});
+}
+
+TEST(JsonStrings, TakesAnythingThatIsJson) {
+  EXPECT_EQ(json_strings(R"({"n": 123456789012345678901234567890, "f": -1.5e-7, "text": "a"})", {"text"}), Lines{"a"});
+  EXPECT_EQ(json_strings(R"({"text": "a", "n": [true, null, {"text": 1}]})", {"text"}), Lines{"a"});
+  EXPECT_EQ(json_strings(R"({"te\u0078t": "a"})", {"text"}), Lines{"a"});
+  EXPECT_EQ(json_strings("\xef\xbb\xbf{\"text\": \"a\"}", {"text"}), Lines{"a"});
+  EXPECT_EQ(reason(R"({"text": 1, "text": "a"})"), R"(the value of "text" is a number, not a string)");
+  EXPECT_EQ(reason(R"({"text": "a", "n": NaN})").substr(0, 20), "invalid JSON at byte");
+  EXPECT_EQ(reason(R"({"text": "a", "n": 01})").substr(0, 20), "invalid JSON at byte");
 }
 
 TEST(JsonStrings, SaysWhatIsWrong) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "compressed.h"
 #include "data/indexed_dataset.h"
 #include "support/shell_command.h"
 #include "temporary_folder.h"
@@ -106,6 +107,67 @@ TEST(PreprocessCommand, MemoryDoesNotGrowWithDocuments) {
   write_file(folder / "large.txt", text);
   const std::int64_t small = peak_bytes(folder / "small.txt", folder / "o");
   EXPECT_LT(peak_bytes(folder / "large.txt", folder / "o") - small, 64LL * 200'000);
+}
+
+TEST(PreprocessCommand, StandardInputPlainOrCompressed) {
+  const TemporaryFolder folder;
+  std::string json = "\xef\xbb\xbf";
+  for (int i = 0; i < 3000; ++i) json += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
+  write_file(folder / "a.jsonl", json);
+  write_file(folder / "a.gz", testing::gzip(json));
+  write_file(folder / "a.zst", testing::zstd(json));
+  std::string expected;
+  for (const char* name : {"a.jsonl", "a.gz", "a.zst"}) {
+    const Outcome outcome =
+        run(str_cat("--input - --output-prefix ", folder / "o", " --tokenizer-type ByteLevel < ", folder / name));
+    EXPECT_EQ(outcome.status, 0) << outcome.output;
+    EXPECT_TRUE(contains(outcome.output, "3000 documents")) << outcome.output;
+    const std::string bin = testing::read_file(folder / "o_text_document.bin");
+    if (expected.empty()) expected = bin;
+    EXPECT_EQ(bin, expected);
+  }
+}
+
+TEST(PreprocessCommand, LenientReportsTheFirstTwentyBadLines) {
+  const TemporaryFolder folder;
+  std::string json = "{\"text\": \"good\"}\n";
+  for (int i = 0; i < 30; ++i) json += i % 3 == 0 ? "{}\n" : "{\"text\": 1}\n";
+  write_file(folder / "a.jsonl", json);
+  const Outcome outcome = run(str_cat("--input ", folder / "a.jsonl", " --output-prefix ", folder / "o",
+                                      " --tokenizer-type ByteLevel --lenient"));
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "skipped " + (folder / "a.jsonl") + ":2: missing key")) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "a.jsonl:21: ")) << outcome.output;
+  EXPECT_FALSE(contains(outcome.output, "a.jsonl:22: ")) << outcome.output;
+  EXPECT_TRUE(contains(outcome.output, "30 bad lines skipped: 10 missing key, 20 value is not a string"))
+      << outcome.output;
+}
+
+// Killed at moments that nothing chose, the same command ends with the same bytes.
+TEST(PreprocessCommand, SurvivesKills) {
+  const TemporaryFolder folder;
+  std::string json;
+  for (int i = 0; i < 200'000; ++i) json += "{\"text\": \"some words of line number " + std::to_string(i) + "\"}\n";
+  write_file(folder / "a.jsonl", json);
+  const std::string options = str_cat("--input ", folder / "a.jsonl",
+                                      " --tokenizer-type ByteLevel --append-eod --workers 1 --resume-interval 1");
+  ASSERT_EQ(run(str_cat(options, " --output-prefix ", folder / "whole")).status, 0);
+  const std::string again = str_cat(options, " --output-prefix ", folder / "o");
+  int killed = 0;
+  for (const char* seconds : {"0.05", "0.13", "0.08", "0.2", "0.11"}) {
+    const Outcome outcome = megatron::testing::run_command(
+        str_cat("timeout -s KILL ", seconds, " '", MEGATRON_BINARY, "' preprocess ", again));
+    if (outcome.status == 0) break;
+    ++killed;
+    EXPECT_NE(::access((folder / "o_text_document.idx").c_str(), F_OK), 0);
+    EXPECT_NE(::access((folder / "o_text_document.bin").c_str(), F_OK), 0);
+  }
+  EXPECT_GT(killed, 0);
+  const Outcome outcome = run(again);
+  EXPECT_EQ(outcome.status, 0) << outcome.output;
+  for (const char* suffix : {".bin", ".idx", ".tokenizer.json"})
+    EXPECT_EQ(testing::read_file((folder / "o_text_document") + suffix),
+              testing::read_file((folder / "whole_text_document") + suffix));
 }
 
 TEST(PreprocessCommand, Help) {

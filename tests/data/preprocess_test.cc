@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/check.h"
+#include "compressed.h"
 #include "data/indexed_dataset.h"
+#include "data/tokenizer_stamp.h"
 #include "temporary_folder.h"
 
 namespace megatron::data {
@@ -59,7 +61,7 @@ TEST(Preprocess, TextFileHasADocumentPerLine) {
   EXPECT_EQ(result.empty_documents, 1);
   EXPECT_EQ(result.tokens, 17);
   EXPECT_EQ(IndexedDataset(folder / "out_text_document").type(), TokenType::uint16);
-  EXPECT_EQ(folder.num_files(), 3U);
+  EXPECT_EQ(folder.num_files(), 4U);  // with the tokenizer's hash
 }
 
 TEST(Preprocess, JsonLinesSkipBlankLinesAndByteOrderMark) {
@@ -162,6 +164,122 @@ TEST(Preprocess, RefusedConfigurations) {
   EXPECT_NE(error_of(config_for({folder / "missing.txt"}, folder / "out")).find("missing.txt"), std::string::npos);
   EXPECT_NE(error_of(config_for({folder / "empty.jsonl"}, folder / "out")).find("no documents"), std::string::npos);
   EXPECT_EQ(folder.num_files(), 2U);
+}
+
+TEST(Preprocess, LenientRunsSkipAndCountBadLines) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.jsonl",
+             "{\"text\":\"a\",\"title\":\"t\"}\n\n   \n{\"text\":\"b\",\"title\":5}\n{\"text\":\"c\"}\n[1]\n"
+             "{\"text\":\"\\ud800\",\"title\":\"\"}\n{\"text\":\"d\",\"title\":\"\"}\n{\"text\":\"cut");
+  PreprocessConfig config = config_for({folder / "a.jsonl"}, folder / "out");
+  config.json_keys = {"text", "title"};
+  config.lenient = true;
+  const PreprocessProgress result = preprocess(config, bytes());
+  EXPECT_EQ(documents_of(folder / "out_text_document"), (std::vector<std::string>{"a", "d"}));
+  EXPECT_EQ(documents_of(folder / "out_title_document"), (std::vector<std::string>{"t", "(empty)"}));
+  EXPECT_EQ(result.documents, 2);
+  EXPECT_EQ(result.skipped,
+            (std::map<std::string, std::int64_t>{
+                {"invalid JSON", 2}, {"missing key", 1}, {"not a JSON object", 1}, {"value is not a string", 1}}));
+  ASSERT_EQ(result.skipped_lines.size(), 5U);
+  EXPECT_EQ(result.skipped_lines[0], (folder / "a.jsonl") + ":4: the value of \"title\" is a number, not a string");
+  EXPECT_EQ(result.skipped_lines[4].substr(0, (folder / "a.jsonl").size() + 16),
+            (folder / "a.jsonl") + ":9: invalid JSON");
+}
+
+// What the tokenizer refuses is a bad line as well, and a key that had taken the line gives it back.
+TEST(Preprocess, LenientRunsSkipWhatTheTokenizerRefuses) {
+  const TemporaryFolder folder;
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += "{\"text\":\"1\",\"title\":\"2\"}\n{\"text\":\"3 4\",\"title\":\"x\"}\n";
+  write_file(folder / "a.jsonl", lines);
+  const auto null = tokenizer::create_tokenizer("NullTokenizer", {10, -1, {}});
+  PreprocessConfig config = config_for({folder / "a.jsonl"}, folder / "out");
+  config.json_keys = {"text", "title"};
+  config.lenient = true;
+  const PreprocessProgress result = preprocess(config, *null);
+  EXPECT_EQ(result.documents, 100);
+  EXPECT_EQ(result.skipped, (std::map<std::string, std::int64_t>{{"refused by the tokenizer", 100}}));
+  EXPECT_EQ(result.skipped_lines.size(), 20U);
+  EXPECT_EQ(result.skipped_lines[19].substr((folder / "a.jsonl").size()).substr(0, 4), ":40:");
+  EXPECT_EQ(IndexedDataset(folder / "out_text_document").num_tokens(), 100);
+  EXPECT_EQ(IndexedDataset(folder / "out_title_document").num_sequences(), 100);
+}
+
+TEST(Preprocess, LenientRunsNeedAtLeastOneDocument) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.jsonl", "{}\n");
+  PreprocessConfig config = config_for({folder / "a.jsonl"}, folder / "out");
+  config.lenient = true;
+  EXPECT_NE(error_of(config).find("no documents; " + (folder / "a.jsonl") + ":1: missing key"), std::string::npos);
+  EXPECT_EQ(folder.num_files(), 1U);
+}
+
+TEST(Preprocess, CompressedInputsGiveTheSameBytes) {
+  const TemporaryFolder folder;
+  std::string json, text;
+  for (int i = 0; i < 2000; ++i) {
+    json += "{\"n\": 123456789012345678901234567890, \"text\": \"line " + std::to_string(i) + "\"}\n";
+    text += "line " + std::to_string(i) + "\n";
+  }
+  write_file(folder / "a.jsonl", json);
+  write_file(folder / "a.jsonl.gz", testing::gzip(json));
+  write_file(folder / "a.jsonl.zst", testing::zstd(json));
+  write_file(folder / "a.txt", text);
+  write_file(folder / "a.txt.gz", testing::gzip(text));
+  write_file(folder / "a.txt.zst", testing::zstd(text));
+  std::string expected;
+  for (const char* name : {"a.jsonl", "a.jsonl.gz", "a.jsonl.zst", "a.txt", "a.txt.gz", "a.txt.zst"}) {
+    PreprocessConfig config = config_for({folder / name}, folder / "out");
+    config.block_bytes = 777;
+    config.workers = 3;
+    EXPECT_EQ(preprocess(config, bytes()).documents, 2000) << name;
+    const std::string bin = read_file(folder / "out_text_document.bin");
+    if (expected.empty()) expected = bin;
+    EXPECT_EQ(bin, expected) << name;
+  }
+}
+
+// What was read before the damage is judged first, whatever the number of workers.
+TEST(Preprocess, DamagedInputIsToldAfterTheLinesBeforeIt) {
+  const TemporaryFolder folder;
+  std::string json;
+  for (int i = 0; i < 20'000; ++i) json += "{\"text\": \"line " + std::to_string(i * 7919 % 10007) + "\"}\n";
+  const std::string packed = testing::gzip(json), worse = testing::gzip("{}\n" + json);
+  write_file(folder / "cut.jsonl.gz", packed.substr(0, packed.size() - 20));
+  write_file(folder / "bad.jsonl.gz", worse.substr(0, worse.size() - 20));
+  for (const int workers : {1, 4}) {
+    PreprocessConfig config = config_for({folder / "cut.jsonl.gz"}, folder / "out");
+    config.workers = workers;
+    config.block_bytes = 1000;
+    EXPECT_NE(error_of(config).find("gzip data end at offset"), std::string::npos);
+    config.inputs = {folder / "bad.jsonl.gz"};
+    EXPECT_NE(error_of(config).find("bad.jsonl.gz:1: missing key"), std::string::npos);
+    EXPECT_EQ(folder.num_files(), 2U);
+  }
+}
+
+TEST(Preprocess, TheTokenizerIsRemembered) {
+  const TemporaryFolder folder;
+  write_file(folder / "a.txt", "1 2\n");
+  preprocess(config_for({folder / "a.txt"}, folder / "out"), bytes());
+  const std::string prefix = folder / "out_text_document";
+  EXPECT_NO_THROW(check_stamp(prefix, bytes()));
+  const auto other = tokenizer::create_tokenizer("NullTokenizer", {300, {}, {}});
+  try {
+    check_stamp(prefix, *other);
+    ADD_FAILURE() << "another tokenizer was taken";
+  } catch (const ConfigError& error) {
+    for (const char* part : {"--tokenizer-type NullTokenizer", "was made by another tokenizer: ByteLevel with 257 ids",
+                             "NullTokenizer with 300 ids", "out_text_document.tokenizer.json"})
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+  preprocess(config_for({folder / "a.txt"}, folder / "out"), *other);
+  EXPECT_NO_THROW(check_stamp(prefix, *tokenizer::create_tokenizer("NullTokenizer", {400, 299, {}})));
+  EXPECT_THROW(check_stamp(prefix, *tokenizer::create_tokenizer("NullTokenizer", {400, {}, {}})), ConfigError);
+  write_file(prefix + ".tokenizer.json", "{");
+  EXPECT_THROW(check_stamp(prefix, *other), IoError);
+  EXPECT_NO_THROW(check_stamp(folder / "nothing", *other));
 }
 
 TEST(Preprocess, LargeVocabulariesUseFourBytes) {

@@ -1,0 +1,68 @@
+#include "cli/tokenizer_arguments.h"
+
+#include "base/check.h"
+
+namespace megatron::cli {
+namespace {
+
+std::string known_types() {
+  std::string names;
+  for (const std::string_view name : tokenizer::tokenizer_types()) names += str_cat(names.empty() ? "" : ", ", name);
+  return names;
+}
+
+}  // namespace
+
+void TokenizerArguments::add_to(ArgumentParser& parser) {
+  parser.text("--tokenizer-type", type);
+  parser.integer("--vocab-size", options.vocab_size, 1);
+  parser.integer("--null-tokenizer-eod-id", options.null_eod_id, -1);
+  parser.integer("--null-tokenizer-pad-id", options.null_pad_id, -1);
+  parser.text("--vocab-file", options.vocab_file);
+  parser.text("--merge-file", options.merge_file);
+  parser.text("--tokenizer-model", options.tokenizer_model);
+  parser.text("--tiktoken-pattern", options.tiktoken_pattern);
+  parser.integer("--tiktoken-num-special-tokens", options.tiktoken_num_special_tokens, 0);
+  parser.list("--tokenizer-special-tokens", options.special_tokens);
+  parser.list("--tiktoken-special-tokens", options.special_tokens);
+  parser.integer("--vocab-extra-ids", options.vocab_extra_ids, 0);
+  parser.flag("--tokenizer-sentencepiece-legacy", options.sentencepiece_legacy);
+  parser.flag("--no-tokenizer-sentencepiece-ignore-extra-whitespaces", options.sentencepiece_keep_extra_whitespaces);
+  parser.flag("--parse-special", parse_special);
+  parser.refuse("--tokenizer-metadata", "not built in this version; give the tokenizer's own options");
+}
+
+std::unique_ptr<tokenizer::Tokenizer> TokenizerArguments::create(const ArgumentParser& parser,
+                                                                 std::vector<std::string>& errors) const {
+  if (type.empty()) {
+    errors.push_back("--tokenizer-type: is required: " + known_types());
+    return nullptr;
+  }
+  const std::size_t before = errors.size();
+  const bool null = type == "NullTokenizer";
+  for (const char* name : {"--null-tokenizer-eod-id", "--null-tokenizer-pad-id"})
+    if (parser.given(name) && !null) errors.push_back(str_cat(name, ": needs --tokenizer-type NullTokenizer"));
+  if (parser.given("--vocab-size") && type == "ByteLevel")
+    errors.emplace_back("--vocab-size: needs --tokenizer-type NullTokenizer");
+  if (errors.size() > before) return nullptr;
+  try {
+    return tokenizer::create_tokenizer(type, options);
+  } catch (const ConfigError& error) {
+    errors.emplace_back(error.what());
+    return nullptr;
+  }
+}
+
+std::string tokenizer_arguments_help() {
+  return str_cat("  --tokenizer-type TYPE       ", known_types(),
+                 R"(
+  --tokenizer-model PATH      tokenizer.json or its folder, .model or .tiktoken file
+  --vocab-file F --merge-file F   for GPT2BPETokenizer
+  --tiktoken-pattern P        for TikTokenizer: name or regular expression; also --tiktoken-num-special-tokens N
+  --tokenizer-special-tokens T [T ...]   further markers; also --vocab-extra-ids N
+  --vocab-size N              for NullTokenizer and TikTokenizer
+  --null-tokenizer-eod-id N   for NullTokenizer (default: vocabulary - 1; -1: none); also --null-tokenizer-pad-id
+  --parse-special             markers such as <|endoftext|> in the text become their ids (default: plain text))");
+}
+
+}  // namespace megatron::cli

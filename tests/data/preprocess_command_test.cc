@@ -53,12 +53,12 @@ TEST(PreprocessCommand, NamesTheBadLine) {
 
 TEST(PreprocessCommand, NamesAllMistakesAtOnce) {
   const Outcome outcome =
-      run("--inptu x --workers 0 --split-sentences --tokenizer-type GPT2BPETokenizer --append-eod=3");
+      run("--inptu x --workers 0 --split-sentences --tokenizer-type MultimodalTokenizer --append-eod=3");
   EXPECT_EQ(outcome.status, 2);
   for (const char* part :
        {"--inptu: unknown option; nearest is --input", "--workers 0: must be at least 1",
         "--split-sentences: not built in this version", "--input: is required", "--output-prefix: is required",
-        "GPT2BPETokenizer: not built in this version", "--append-eod: takes no value"})
+        "MultimodalTokenizer: not built in this version", "--append-eod: takes no value"})
     EXPECT_TRUE(contains(outcome.output, part)) << part << "\n" << outcome.output;
 }
 

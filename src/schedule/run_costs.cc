@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "schedule/training_program.h"
+#include "spec/batch_schedule.h"
 #include "spec/rank_order.h"
 
 namespace megatron::schedule {
@@ -133,6 +134,21 @@ Peak training_peak(const spec::RunSpec& run, const Program& program, int rank) {
                         spec::message_bytes(run, run.batch.micro_batch_size));
 }
 
+/// The programs of a run. zb-auto without times makes a second one after some steps: here the one of equal times.
+std::vector<Program> programs_of(const spec::RunSpec& run) {
+  constexpr std::int64_t kStepsOfTheFirst = 5;
+  const spec::ParallelSpec& p = run.parallel;
+  const std::int64_t count = micro_batches_to_follow(p, run.batch.num_micro_batches);
+  std::vector<Program> programs = {training_program(p, count)};
+  const bool measures = p.schedule == spec::PipelineSchedule::zb_auto && !p.pipeline_times && p.pipeline_parallel > 1;
+  if (!measures || spec::train_iterations(run.batch).value_or(kStepsOfTheFirst + 1) <= kStepsOfTheFirst)
+    return programs;
+  spec::ParallelSpec timed = p;
+  timed.pipeline_times = spec::PipelineTimes{};
+  programs.push_back(training_program(timed, count));
+  return programs;
+}
+
 /// Of forward passes that keep nothing.
 Peak evaluation_peak(const spec::RunSpec& run, int rank) {
   const spec::StagePlacement placement = run.parallel.placement();
@@ -156,13 +172,15 @@ spec::StagePasses::Peak peak_of_passes(std::span<const Instruction> instructions
 RunCosts run_costs(const spec::RunSpec& run) {
   const spec::ParallelSpec& p = run.parallel;
   const std::int64_t count = run.batch.num_micro_batches;
-  const Program program = training_program(p, micro_batches_to_follow(p, count));
+  const std::vector<Program> programs = programs_of(run);
   const int shards = spec::optimizer_shards(run);
   RunCosts costs;
   std::vector<std::vector<spec::RankMemory>> memory;  // [pipeline rank][owner]
   for (int rank = 0; rank < p.pipeline_parallel; ++rank) {
     const spec::FlatPlan plan = spec::flat_plan(run, rank, shards);
-    Peak passes = training_peak(run, program, rank);
+    Peak passes;
+    for (const Program& program : programs) raise(passes, training_peak(run, program, rank));
+    passes.communication += spec::rounded_messages_of_passes(run, plan);
     if (run.batch.eval_iters > 0) raise(passes, evaluation_peak(run, rank));
     std::vector<spec::RankMemory>& owners = memory.emplace_back();
     for (int shard = 0; shard < shards; ++shard) {

@@ -176,8 +176,8 @@ StagePasses::Peak update_peak(const RunSpec& run, const FlatPlan& plan, int data
   if (run.parallel.tensor_parallel > 1)
     peak.communication = std::max(peak.communication, kWide * summed_over_tensor_parallel(run, plan, shard));
   // Rounded messages of all buckets are under way until the step ends.
-  if (run.numerics.grad_reduce_in_bf16 && run.parallel.data_parallel > 1)
-    peak.communication = 2 * (reduces_every_micro_batch(run) ? staged_gradients(run, plan) : plan.num_elements());
+  if (run.numerics.grad_reduce_in_bf16 && run.parallel.data_parallel > 1 && !reduces_every_micro_batch(run))
+    peak.communication = std::max(peak.communication, 2 * plan.num_elements());
   if (run.optimizer.kind != OptimizerKind::muon) return peak;
   for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
     if (!plan.parameters[i].muon || plan.owned(i, shard).size() == 0) continue;
@@ -186,6 +186,10 @@ StagePasses::Peak update_peak(const RunSpec& run, const FlatPlan& plan, int data
     peak.communication = std::max(peak.communication, of_matrix.communication);
   }
   return peak;
+}
+
+std::int64_t rounded_messages_of_passes(const RunSpec& run, const FlatPlan& plan) {
+  return run.numerics.grad_reduce_in_bf16 && reduces_every_micro_batch(run) ? 2 * staged_gradients(run, plan) : 0;
 }
 
 std::int64_t summed_over_tensor_parallel(const RunSpec& run, const FlatPlan& plan, int shard) {

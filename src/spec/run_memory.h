@@ -35,6 +35,8 @@ inline constexpr std::int64_t kStepSummaryWords = 2 * kExactSumWords + 10;
 /// is gathered or written for a while where data-parallel ranks share them. `plan`: the pipeline rank's, with
 /// optimizer_shards(run).
 RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int pipeline_rank, int data_rank);
+/// Bytes of gradients' rounded messages that are on their way while passes go on.
+std::int64_t rounded_messages_of_passes(const RunSpec& run, const FlatPlan& plan);
 /// Elements of gradients of which each tensor-parallel rank has a part: they are added up in one operation, in which
 /// rows of shared keys and values lie once per group of heads.
 std::int64_t summed_over_tensor_parallel(const RunSpec& run, const FlatPlan& plan, int shard);

@@ -83,6 +83,10 @@ INSTANTIATE_TEST_SUITE_P(
         "--pipeline-model-parallel-size 2 --pipeline-schedule zb-h1",
         "--pipeline-model-parallel-size 2 --pipeline-schedule zb-v --recompute-granularity full"
         " --recompute-method uniform --recompute-num-layers 1 --bf16 --fp32-residual-connection",
+        "--pipeline-model-parallel-size 2 --num-layers 8 --num-virtual-stages-per-pipeline-rank 2",
+        "--pipeline-model-parallel-size 2 --pipeline-schedule zb-auto --train-iters 7",
+        "--world-size 4 --pipeline-model-parallel-size 2 --use-megatron-fsdp --bf16 --grad-reduce-in-bf16"
+        " --ddp-bucket-size 10000",
         "--world-size 2 --use-distributed-optimizer", "--world-size 2 --bf16 --grad-reduce-in-bf16",
         "--world-size 2 --reduce-every-microbatch",
         "--world-size 2 --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads",

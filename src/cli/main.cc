@@ -37,6 +37,7 @@ constexpr Command kCommands[] = {
     {"preprocess", megatron::cli::run_preprocess, "text or JSON lines to .bin/.idx", Help::itself},
     {"merge-datasets", megatron::cli::run_merge_datasets, "join .bin/.idx files", Help::itself},
     {"split-dataset", megatron::cli::run_split_dataset, "cut a .bin/.idx file between documents", Help::itself},
+    {"train-tokenizer", megatron::cli::run_train_tokenizer, "learn a BPE vocabulary from text", Help::itself},
     {"generate", megatron::cli::run_generate, "sample text from a checkpoint", Help::see_options,
      megatron::cli::generate_options},
     {"verify", megatron::cli::run_verify, "compare with the numbers of another program", Help::see_options,
@@ -48,7 +49,7 @@ constexpr Command kCommands[] = {
 
 void print_help() {
   std::puts("usage: megatron COMMAND [--config FILE] [--any-megatron-option VALUE ...]\n\ncommands:");
-  for (const Command& command : kCommands) std::printf("  %-14s %s\n", command.name, command.help);
+  for (const Command& command : kCommands) std::printf("  %-15s %s\n", command.name, command.help);
   std::puts("\nmegatron --version prints the version; megatron options lists the options.");
 }
 

@@ -199,10 +199,17 @@ std::vector<std::string> make_byte_characters() {
 
 }  // namespace
 
-void WordCounts::add(std::string_view word, std::int64_t count) { counts_[std::string(word)] += count; }
+void WordCounts::add(std::string_view word, std::int64_t count) {
+  // Nearly every word has been seen before: it is looked up without a copy.
+  const auto it = counts_.find(word);
+  if (it != counts_.end())
+    it->second += count;
+  else
+    counts_.emplace(word, count);
+}
 
 void WordCounts::add(const WordCounts& other) {
-  for (const auto& [word, count] : other.counts_) counts_[word] += count;
+  for (const auto& [word, count] : other.counts_) add(word, count);
 }
 
 const std::vector<std::string>& byte_characters() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,10 +16,16 @@ class WordCounts {
  public:
   void add(std::string_view word, std::int64_t count = 1);
   void add(const WordCounts& other);
-  const std::unordered_map<std::string, std::int64_t>& counts() const { return counts_; }
+
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
+  };
+  using Map = std::unordered_map<std::string, std::int64_t, Hash, std::equal_to<>>;
+  const Map& counts() const { return counts_; }
 
  private:
-  std::unordered_map<std::string, std::int64_t> counts_;
+  Map counts_;
 };
 
 struct BpeTrainerOptions {

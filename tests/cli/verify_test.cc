@@ -102,6 +102,7 @@ TEST_F(Verify, GoldenModelsHoldAtEveryLayout) {
          {"", "--tensor-model-parallel-size 2", "--tensor-model-parallel-size 2 --sequence-parallel",
           "--pipeline-model-parallel-size 2", "--world-size 2", "--micro-batch-size 2",
           "--world-size 4 --pipeline-model-parallel-size 2 --use-distributed-optimizer",
+          "--world-size 4 --tensor-model-parallel-size 2 --use-megatron-fsdp",
           "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --sequence-parallel --world-size 8"}) {
       const Result result = verify(arguments(golden(name), golden(name) + "/case.safetensors", layout) + " --json");
       EXPECT_EQ(result.status, 0) << name << " " << layout << "\n" << result.all;

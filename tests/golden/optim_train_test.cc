@@ -7,6 +7,7 @@
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/float16.h"
 #include "checkpoint/safetensors.h"
@@ -195,8 +196,12 @@ void expect_rounded(const Weights& values, const Weights& mains, DType dtype) {
   }
 }
 
-void check_case(const json& record, const Layout& layout) {
-  SCOPED_TRACE(record["name"].get<std::string>() + " " + testing::layout_text(layout));
+using Strategy = spec::ShardingStrategy;
+
+/// `strategy`: unset as the record says.
+void check_case(const json& record, const Layout& layout, std::optional<Strategy> strategy = {}) {
+  SCOPED_TRACE(str_cat(record["name"].get<std::string>(), " ", testing::layout_text(layout), " ",
+                       strategy.has_value() ? static_cast<int>(*strategy) : -1));
   const SafetensorsFile data((optim_dir() / "train_adam.dp1.safetensors").string());
   const bool per_token = record["options"]["calculate_per_token_loss"];
   const std::int64_t rows = record["micro_batch"];
@@ -224,7 +229,12 @@ void check_case(const json& record, const Layout& layout) {
         states[state.kind][state.range.parameter->name] = {state.tensor.data<float>(),
                                                            state.tensor.data<float>() + state.tensor.numel()};
   };
-  const spec::RunSpec run = complete(make_run(record), layout);
+  spec::RunSpec asked = make_run(record);
+  if (strategy.has_value()) {
+    asked.parallel.use_megatron_fsdp = true;
+    asked.parallel.data_parallel_sharding_strategy = *strategy;
+  }
+  const spec::RunSpec run = complete(std::move(asked), layout);
   const bool narrow = is_16_bit_float(run.numerics.params_dtype);
   const SmallResult result = train_small(run, options);
   const Tolerance tolerance = tolerance_of(record);
@@ -269,7 +279,9 @@ TEST(GoldenOptimTrain, RunsOfMegatronCore) {
     int checked = 0;
     for (const json& record : records) {
       if (!is_dense(record)) continue;
-      check_case(record, {1, 1, dp, false, record["micro_batch"].get<std::int64_t>()});
+      const Layout layout = {1, 1, dp, false, record["micro_batch"].get<std::int64_t>()};
+      check_case(record, layout);
+      if (dp > 1) check_case(record, layout, dp == 2 ? Strategy::optim_grads_params : Strategy::optim_grads);
       ++checked;
     }
     EXPECT_GE(checked, dp == 4 ? 1 : 5);

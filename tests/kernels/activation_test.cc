@@ -144,7 +144,7 @@ TEST(Activation, ChecksShapesAndCountsOnMeta) {
 
 TEST(ActivationHalf, IsTheFloatKernelRoundedOnce) {
   for (const auto kind : kKinds)
-    for (const std::int64_t width : {1, 7, 33, 127})
+    for (const std::int64_t width : {1, 7, 33, 127, 525})
       expect_rounded_results([&](auto twin, Executor& exec) {
         std::vector<float> result;
         const Tensor x = twin.random(exec, {23, 2 * width}, 1, 3, 8), dy = twin.random(exec, {23, 2 * width}, 2, 1);

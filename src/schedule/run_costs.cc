@@ -112,10 +112,10 @@ spec::StageBorders borders_of(const spec::StagePlacement& placement, int stage) 
   return {stage == 0 || elsewhere(stage - 1), stage + 1 == placement.num_stages() || elsewhere(stage + 1)};
 }
 
-/// Peaks do not grow with more micro-batches than a pipeline can hold: enough of them, with the same remainder.
+/// Micro-batches whose program is followed: all, or enough for peaks that grow no more (with GPipe: by a stash with
+/// each micro-batch), with the same remainder.
 std::int64_t micro_batches_to_follow(const spec::ParallelSpec& parallel, std::int64_t count) {
-  if (parallel.schedule == spec::PipelineSchedule::gpipe || parallel.schedule == spec::PipelineSchedule::from_file)
-    return count;
+  if (parallel.schedule == spec::PipelineSchedule::from_file) return count;
   const std::int64_t group = std::max<std::int64_t>(parallel.micro_batch_group_size, parallel.pipeline_parallel);
   const std::int64_t enough = 4 * group * parallel.virtual_chunks;
   return count <= enough ? count : enough + (count - enough) % group;
@@ -162,6 +162,17 @@ Peak evaluation_peak(const spec::RunSpec& run, int rank) {
   return peak;
 }
 
+/// Of one rank's training steps.
+Peak step_peak(const spec::RunSpec& run, std::span<const Program> programs, int rank) {
+  Peak peak;
+  for (const Program& program : programs) raise(peak, training_peak(run, program, rank));
+  const std::int64_t count = run.batch.num_micro_batches, followed = micro_batches_to_follow(run.parallel, count);
+  if (run.parallel.schedule != spec::PipelineSchedule::gpipe || count == followed) return peak;
+  const Peak more = training_peak(run, training_program(run.parallel, followed + 1), rank);
+  peak.activations += (count - followed) * (more.activations - peak.activations);
+  return peak;
+}
+
 }  // namespace
 
 spec::StagePasses::Peak peak_of_passes(std::span<const Instruction> instructions, const spec::StagePlacement& placement,
@@ -178,8 +189,7 @@ RunCosts run_costs(const spec::RunSpec& run) {
   std::vector<std::vector<spec::RankMemory>> memory;  // [pipeline rank][owner]
   for (int rank = 0; rank < p.pipeline_parallel; ++rank) {
     const spec::FlatPlan plan = spec::flat_plan(run, rank, shards);
-    Peak passes;
-    for (const Program& program : programs) raise(passes, training_peak(run, program, rank));
+    Peak passes = step_peak(run, programs, rank);
     passes.communication += spec::rounded_messages_of_passes(run, plan);
     if (run.batch.eval_iters > 0) raise(passes, evaluation_peak(run, rank));
     std::vector<spec::RankMemory>& owners = memory.emplace_back();

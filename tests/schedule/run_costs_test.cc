@@ -131,5 +131,21 @@ TEST(RunCosts, MemoryDoesNotGrowWithTheStep) {
   }
 }
 
+/// With GPipe a rank holds every micro-batch of a step, however many.
+TEST(RunCosts, GpipeGrowsByAStashWithEachMicroBatch) {
+  spec::RunSpec run = small_run();
+  run.parallel.world_size = run.parallel.pipeline_parallel = 2;
+  run.parallel.layers_per_stage = {2, 2};
+  run.parallel.schedule = spec::PipelineSchedule::gpipe;
+  const spec::StageShape first = spec::rank_shapes(run, 0).front();
+  const std::int64_t stash = first.stash_bytes(run.batch.micro_batch_size * run.model.seq_length, {});
+  const auto activations = [&](std::int64_t count) {
+    run.batch.num_micro_batches = count;
+    return run_costs(run).memory.front().activations;
+  };
+  for (const std::int64_t count : {3, 8, 9, 30, 1'000'000})
+    EXPECT_EQ(activations(count), activations(2) + (count - 2) * stash) << count;
+}
+
 }  // namespace
 }  // namespace megatron::schedule

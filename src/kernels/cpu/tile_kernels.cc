@@ -190,7 +190,8 @@ constexpr std::array<std::array<TileKernel, 2>, kMaxTileRows> table(std::index_s
 
 template <bool kFlushing>
 constexpr Tiles tiles() {
-  return {{kRows, kPanel / 2, kPanel}, table<true, kFlushing>(std::make_index_sequence<kRows>()),
+  return {{kRows, kPanel / 2, kPanel},
+          table<true, kFlushing>(std::make_index_sequence<kRows>()),
           table<false, kFlushing>(std::make_index_sequence<kRows>())};
 }
 

@@ -62,8 +62,8 @@ void HeadNorm::backward(Pass& pass, const Tensor& dy_TND, TensorView x_MD, Tenso
   Tensor dgamma = new_gradient(pass.exec, weight_), dbeta = bias ? new_gradient(pass.exec, bias_) : Tensor();
   for (std::int64_t p = 0; p < heads_per_group; ++p)
     kernels::norm_backward(pass.exec, kernel_kind(shape_.kind), head_rows(dy, p, heads_per_group), shifted(x_MD, p),
-                           weight_.value, row_of(stash.mean_PM, p), row_of(stash.rstd_PM, p), shifted(dx_MD, p),
-                           dgamma, bias ? dbeta.view() : TensorView{});
+                           weight_.value, row_of(stash.mean_PM, p), row_of(stash.rstd_PM, p), shifted(dx_MD, p), dgamma,
+                           bias ? dbeta.view() : TensorView{});
   if (bias) pass.weight_grads.push(VectorTask{&bias_, std::move(dbeta)});
   pass.weight_grads.push(VectorTask{&weight_, std::move(dgamma)});
 }

@@ -34,6 +34,10 @@ Switches switches_of(const spec::RunSpec& run) {
   s.fp16 = run.numerics.params_dtype == DType::float16;
   if (m.vocab_size > 0) s.vocab_size = m.vocab_size;
   if (run.parallel.world_size > 0) s.world_size = run.parallel.world_size;
+  const spec::RecomputeModules& kept = run.recompute.modules;
+  for (const auto& [name, on] :
+       {std::pair{"core_attn", kept.core_attn}, std::pair{"layernorm", kept.layernorm}, std::pair{"mlp", kept.mlp}})
+    if (on) s.recompute_modules.emplace_back(name);
   s.distributed_backend = run.distributed_backend.value_or(s.distributed_backend);
   return s;
 }
@@ -55,8 +59,7 @@ std::vector<std::string> complete_run(spec::RunSpec& run, std::optional<int> lau
   RuleContext context(tables, input, draft, ParseMode::layout, findings);
   for (auto table : {model_rules, parallel_rules, pipeline_rules})
     for (const Rule& rule : table()) rule.check(context);
-  if (!derived.split_problem.empty())
-    context.error({"--num-layers", "--pipeline-model-parallel-size"}, derived.split_problem);
+  report_split_problem(context, derived.split_problem);
   run = draft.run;
   std::sort(findings.errors.begin(), findings.errors.end());
   return findings.errors;

@@ -29,10 +29,11 @@ struct Option {
   Type type = Type::text;
   std::vector<std::string> choices, unbuilt_choices;
   std::optional<double> min, max;
-  bool above_min = false;  // the value must lie above `min`
-  std::string not_built;   // why any value but the default is refused, and what to use instead
-  bool ours = false;       // not an option of Megatron-LM
+  bool above_min = false, below_max = false;  // the value must lie above `min`, below `max`
+  std::string not_built;                      // why any value but the default is refused, and what to use instead
+  bool ours = false;                          // not an option of Megatron-LM
   bool accepts_empty_list = false;
+  bool has_default = true;  // false: a rule asks for a value where the option means something
   Setter set;
   std::function<std::string(const Draft&)> show;
 
@@ -42,10 +43,12 @@ struct Option {
   Option&& at_least(double low) && { return min = low, std::move(*this); }
   Option&& above(double low) && { return min = low, above_min = true, std::move(*this); }
   Option&& at_most(double high) && { return max = high, std::move(*this); }
+  Option&& below(double high) && { return max = high, below_max = true, std::move(*this); }
   Option&& unbuilt(std::string why) && { return not_built = std::move(why), std::move(*this); }
   Option&& unbuilt_values(std::vector<std::string> values) && {
     return unbuilt_choices = std::move(values), std::move(*this);
   }
+  Option&& no_default() && { return has_default = false, std::move(*this); }
   Option&& our_own() && { return ours = true, std::move(*this); }
 };
 

@@ -30,7 +30,7 @@ std::string argument_text(const Option& o) {
 }
 
 std::string default_text(const Option& o, const Draft& fresh) {
-  if (o.type == Type::truth) return "";
+  if (o.type == Type::truth || !o.has_default) return "";
   std::string shown = o.show(fresh);
   // Zero stands for "not set" where the range starts above it.
   if (shown.empty() || (o.min && *o.min >= 1 && shown == "0")) return "";

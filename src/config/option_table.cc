@@ -14,7 +14,8 @@ std::string key_of(const std::string& name) {
 std::string range_text(const Option& option) {
   std::string text;
   if (option.min) text = str_cat(option.above_min ? "above " : "at least ", format_real(*option.min));
-  if (option.max) text += str_cat(text.empty() ? "" : ", ", "at most ", format_real(*option.max));
+  if (option.max)
+    text += str_cat(text.empty() ? "" : ", ", option.below_max ? "below " : "at most ", format_real(*option.max));
   return text;
 }
 

@@ -137,12 +137,12 @@ std::vector<Option> layer_rows() {
           "--hidden-dropout", [](Draft & d) -> auto& { return d.run.model.hidden_dropout; },
           "Dropout on the embedding and on what each sublayer adds.")
           .at_least(0)
-          .at_most(1));
+          .below(1));
   add(value(
           "--attention-dropout", [](Draft & d) -> auto& { return d.run.model.attention_dropout; },
           "Dropout on attention probabilities.")
           .at_least(0)
-          .at_most(1));
+          .below(1));
   add(value(
           "--init-method-std", [](Draft & d) -> auto& { return d.run.model.init_method_std; },
           "Standard deviation of initial weights; output layers divide it by sqrt(2 x layers).")

@@ -55,7 +55,7 @@ std::vector<Option> learning_rate_rows() {
           "--lr-warmup-fraction", [](Draft & d) -> auto& { return d.run.optimizer.lr_warmup_fraction; },
           "Share of the schedule that warms up.")
           .at_least(0)
-          .at_most(1));
+          .below(1));
   add(value(
           "--lr-warmup-iters", [](Draft & d) -> auto& { return d.run.optimizer.lr_warmup_iters; },
           "Length of the warm-up.")
@@ -130,11 +130,11 @@ std::vector<Option> update_rows() {
   add(value(
           "--adam-beta1", [](Draft & d) -> auto& { return d.run.optimizer.adam_beta1; }, "Decay of the first moment.")
           .at_least(0)
-          .at_most(1));
+          .below(1));
   add(value(
           "--adam-beta2", [](Draft & d) -> auto& { return d.run.optimizer.adam_beta2; }, "Decay of the second moment.")
           .at_least(0)
-          .at_most(1));
+          .below(1));
   add(value(
           "--adam-eps", [](Draft & d) -> auto& { return d.run.optimizer.adam_eps; },
           "Added to the root of the second moment.")
@@ -151,11 +151,11 @@ std::vector<Option> update_rows() {
           "--lion-beta1", [](Draft & d) -> auto& { return d.run.optimizer.lion_beta1; },
           "Share of the moment in Lion's update.")
           .at_least(0)
-          .at_most(1));
+          .below(1));
   add(value(
           "--lion-beta2", [](Draft & d) -> auto& { return d.run.optimizer.lion_beta2; }, "Decay of Lion's moment.")
           .at_least(0)
-          .at_most(1));
+          .below(1));
   return rows;
 }
 
@@ -165,7 +165,7 @@ std::vector<Option> muon_rows() {
   add(value(
           "--muon-momentum", [](Draft & d) -> auto& { return d.run.optimizer.muon.momentum; }, "Momentum of Muon.")
           .at_least(0)
-          .at_most(1));
+          .below(1));
   add(flag(
       "--muon-nesterov", [](Draft & d) -> auto& { return d.run.optimizer.muon.nesterov; },
       "Nesterov's momentum in Muon."));

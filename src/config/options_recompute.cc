@@ -13,14 +13,17 @@ std::vector<Option> recompute_options() {
       "--recompute-activations", [](Draft & d) -> auto& { return d.switches.recompute_activations; },
       "The same as --recompute-granularity selective."));
   add(choice(
-      "--recompute-method", [](Draft & d) -> auto& { return d.run.recompute.method; },
-      {{"uniform", spec::RecomputeMethod::uniform}, {"block", spec::RecomputeMethod::block}},
-      "With full: all layers in groups of --recompute-num-layers, or as many first layers of each stage, one by one."));
+          "--recompute-method", [](Draft & d) -> auto& { return d.run.recompute.method; },
+          {{"uniform", spec::RecomputeMethod::uniform}, {"block", spec::RecomputeMethod::block}},
+          "With full: all layers in groups of --recompute-num-layers, or as many first layers of each stage, one by "
+          "one.")
+          .no_default());
   add(value(
           "--recompute-num-layers", [](Draft & d) -> auto& { return d.run.recompute.num_layers; },
           "With full: layers of a group (uniform), recomputed layers of each virtual stage (block).")
           .in("layers")
-          .at_least(1));
+          .at_least(1)
+          .no_default());
   add(list(
       "--recompute-modules", [](Draft & d) -> auto& { return d.switches.recompute_modules; },
       "With selective: core_attn, layernorm, mlp; unset: core_attn."));

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "config/option_table.h"
 
 namespace megatron::config {
@@ -9,10 +11,11 @@ Option rampup_row() {
       "--rampup-batch-size", [](Draft & d) -> auto& { return d.switches.rampup_batch_size; },
       "A global batch that grows: START INCREMENT SAMPLES, in equal parts of SAMPLES up to --global-batch-size.");
   o.set = [](Draft& d, const std::vector<std::string>& words) -> std::string {
+    const auto is_number = [](const std::string& word) { return parse_integer(word).has_value(); };
+    if (words.size() != 3 || !std::all_of(words.begin(), words.end(), is_number))
+      return "takes three whole numbers: start, increment, samples";
     d.switches.rampup_batch_size = words;
-    for (const std::string& word : words)
-      if (!parse_integer(word)) return "takes three whole numbers: start, increment, samples";
-    return words.size() == 3 ? "" : "takes three whole numbers: start, increment, samples";
+    return {};
   };
   return o;
 }
@@ -37,12 +40,15 @@ std::vector<Option> batch_options() {
   add(rampup_row());
   add(value(
       "--step-batch-size-schedule", [](Draft & d) -> auto& { return d.switches.step_batch_size_schedule; },
-      "Global batches by tokens trained: \"0:768 250B:1536\" (K, M, B, T: powers of 1000)."));
+      "Global batches by trained tokens (not samples), TOKENS:BATCH ...: \"0:768 250B:1536\" (K, M, B, T: powers of "
+      "1000); "
+      "tokens become samples by division by --seq-length, rounded down."));
   add(flag(
       "--decrease-batch-size-if-needed", [](Draft & d) -> auto& { return d.switches.decrease_batch_size_if_needed; },
       "Round the global batch down to what the ranks can share."));
   add(value(
-          "--train-iters", [](Draft & d) -> auto& { return d.run.batch.train_iters; }, "Length of the run.")
+          "--train-iters", [](Draft & d) -> auto& { return d.run.batch.train_iters; },
+          "Length of the run; 0: only evaluate, as with --skip-train.")
           .in("iterations")
           .at_least(0));
   add(value(

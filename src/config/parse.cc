@@ -30,11 +30,11 @@ std::string range_problem(const Option& option, const std::string& word) {
   const auto value = parse_real(word);
   if (!value || (option.type != Type::integer && option.type != Type::real)) return {};
   const bool low = option.min && (option.above_min ? *value <= *option.min : *value < *option.min);
-  const bool high = option.max && *value > *option.max;
+  const bool high = option.max && (option.below_max ? *value >= *option.max : *value > *option.max);
   if (!low && !high) return {};
   std::string text = "must be " + range_text(option);
   if (low && !option.above_min) text += "; nearest: " + format_real(*option.min);
-  if (high) text += "; nearest: " + format_real(*option.max);
+  if (high && !option.below_max) text += "; nearest: " + format_real(*option.max);
   return text;
 }
 
@@ -63,11 +63,19 @@ class Parser {
     };
     tidy(findings_.errors);
     tidy(findings_.not_built);
+    tidy(findings_.refused);
     std::set<std::string> given;
     for (const auto* list : {&input_.known, &input_.foreign})
       for (const Occurrence& o : *list) given.insert(o.name);
-    return {draft_.run,          draft_.described,       findings_.notices,     findings_.errors,
-            findings_.not_built, std::move(input_.rest), std::move(input_.own), {given.begin(), given.end()},
+    return {draft_.run,
+            draft_.described,
+            findings_.notices,
+            findings_.errors,
+            findings_.refused,
+            findings_.not_built,
+            std::move(input_.rest),
+            std::move(input_.own),
+            {given.begin(), given.end()},
             countable_};
   }
 
@@ -120,18 +128,23 @@ class Parser {
       if (contains(option.unbuilt_choices, word)) {
         unbuilt_choices_[option.name] =
             str_cat(mention_of(o), ": not built in this version; use ", joined(option.choices, " or "));
+        findings_.untaken.insert(option.name);
         return;
       }
       if (!contains(option.choices, word)) {
         const std::string near = nearest_name(word, option.choices);
+        findings_.untaken.insert(option.name);
         return error(
             o, str_cat("allowed are ", joined(all_choices(option), ", "), near.empty() ? "" : "; nearest: " + near));
       }
     }
     unbuilt_choices_.erase(option.name);
+    findings_.untaken.erase(option.name);
     std::string problem = o.words.empty() || option.form == Form::list ? "" : range_problem(option, o.words.front());
     if (problem.empty()) problem = option.set(draft_, o.words);
-    if (!problem.empty()) error(o, problem);
+    if (problem.empty()) return;
+    findings_.untaken.insert(option.name);
+    error(o, problem);
   }
 
   void report_unknown() {
@@ -174,8 +187,7 @@ class Parser {
     for (auto table : {model_rules, parallel_rules, pipeline_rules, recompute_rules, batch_rules, optimizer_rules,
                        data_rules, needs_rules, foreign_rules})
       for (const Rule& rule : table()) rule.check(context);
-    if (!derived.split_problem.empty())
-      context.error({"--num-layers", "--pipeline-model-parallel-size"}, derived.split_problem);
+    report_split_problem(context, derived.split_problem);
     if (!derived.pattern_problem.empty()) context.error({"--moe-layer-freq"}, derived.pattern_problem);
     countable_ = !derived.too_large;
     if (derived.too_large)
@@ -238,6 +250,7 @@ ParsedRun parse_run(std::span<const std::string> args, const ParseOptions& optio
 void require_accepted(const ParsedRun& run) {
   if (run.accepted() && run.rest.empty()) return;
   std::vector<std::string> lines = run.errors;
+  lines.insert(lines.end(), run.refused.begin(), run.refused.end());
   for (const std::string& line : run.not_built) lines.push_back("not built: " + line);
   if (run.accepted()) lines.push_back("words that belong to no option: " + joined(run.rest, " "));
   throw ConfigError(joined(lines, "\n"));

@@ -4,6 +4,20 @@
 
 namespace megatron::config {
 
+namespace {
+
+/// The name stands in the text as a whole.
+bool names_option(std::string_view text, std::string_view name) {
+  constexpr std::string_view kNameCharacters = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+  for (auto at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const std::size_t end = at + name.size();
+    if (end == text.size() || kNameCharacters.find(text[end]) == std::string_view::npos) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 std::string mention_of(const Occurrence& o) {
   std::string text = o.name;
   for (const std::string& word : o.words) text += " " + word;
@@ -36,6 +50,11 @@ std::string RuleContext::word(std::string_view name) const {
   return o != nullptr && !o->words.empty() ? o->words.front() : std::string();
 }
 
+std::string RuleContext::config_file() const {
+  const auto found = input_.own.find("--config");
+  return found == input_.own.end() ? std::string() : found->second;
+}
+
 std::string RuleContext::mention(std::initializer_list<std::string_view> names) const {
   std::string text;
   for (std::string_view name : names) {
@@ -47,14 +66,31 @@ std::string RuleContext::mention(std::initializer_list<std::string_view> names) 
     text += name;
     const Option* option = tables_.options.find(name);
     const std::string shown = option != nullptr && option->type != Type::truth ? option->show(draft_) : "";
-    if (shown.empty() || shown == "0") continue;
+    if (shown.empty() || shown == "0" || !option->has_default) continue;
     text += str_cat(" ", shown, shown == option->show(Draft()) ? " (default)" : " (derived)");
   }
   return text;
 }
 
+void RuleContext::add(std::vector<std::string>& list, std::initializer_list<std::string_view> names,
+                      const std::string& text) {
+  const auto speaks_of = [&](std::string_view name) {
+    return std::find(names.begin(), names.end(), name) != names.end() || names_option(text, name);
+  };
+  if (std::any_of(findings_.untaken.begin(), findings_.untaken.end(), speaks_of)) return;
+  list.push_back(str_cat(mention(names), ": ", text));
+}
+
 void RuleContext::error(std::initializer_list<std::string_view> names, const std::string& text) {
-  findings_.errors.push_back(str_cat(mention(names), ": ", text));
+  add(findings_.errors, names, text);
+}
+
+void RuleContext::refuse(std::initializer_list<std::string_view> names, const std::string& text) {
+  add(findings_.refused, names, text);
+}
+
+void RuleContext::exclusive(std::string_view a, std::string_view b) {
+  findings_.errors.push_back(str_cat(mention({a, b}), ": ", a, " and ", b, " exclude each other"));
 }
 
 void RuleContext::required(std::string_view name, const std::string& why) {
@@ -63,7 +99,7 @@ void RuleContext::required(std::string_view name, const std::string& why) {
 }
 
 void RuleContext::not_built(std::initializer_list<std::string_view> names, const std::string& text) {
-  findings_.not_built.push_back(str_cat(mention(names), ": ", text));
+  add(findings_.not_built, names, text);
 }
 
 }  // namespace megatron::config

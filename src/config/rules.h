@@ -3,6 +3,7 @@
 
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ enum class ParseMode : std::uint8_t { validate, train, layout };
 
 struct Findings {
   std::vector<std::string> errors, not_built, notices;
+  std::vector<std::string> refused;  // errors here that Megatron-LM does not see: it ignores the option
+  /// Options whose last value was not taken: what a rule finds about the value in its place is not worth a line.
+  std::set<std::string> untaken;
 };
 
 /// What a rule sees: the derived run and what was given where.
@@ -38,13 +42,16 @@ class RuleContext {
   /// The last occurrence, which wins; null where there is none.
   const Occurrence* occurrence(std::string_view name) const;
   std::string word(std::string_view name) const;
+  /// The file of --config; empty without one.
+  std::string config_file() const;
 
-  /// "--a 1 (run.yaml:2), --b 2 (default), --c 3 (derived): text"; derived is what follows from other options.
+  /// "--a 1 (run.yaml:2), --b 2 (default), --c 3 (derived): text"; derived is what follows from other options. Nothing
+  /// where the value of one of them, or of an option that the text names, was not taken: that has been reported.
   void error(std::initializer_list<std::string_view> names, const std::string& text);
-  /// "--a and --b exclude each other", with their values before it.
-  void exclusive(std::string_view a, std::string_view b) {
-    error({a, b}, str_cat(a, " and ", b, " exclude each other"));
-  }
+  /// An error here in what Megatron-LM accepts and ignores.
+  void refuse(std::initializer_list<std::string_view> names, const std::string& text);
+  /// "--a and --b exclude each other", with their values before it, whatever these are.
+  void exclusive(std::string_view a, std::string_view b);
   /// Reports an option that was not given.
   void required(std::string_view name, const std::string& why = {});
   void not_built(std::initializer_list<std::string_view> names, const std::string& text);
@@ -52,6 +59,7 @@ class RuleContext {
 
  private:
   std::string mention(std::initializer_list<std::string_view> names) const;
+  void add(std::vector<std::string>& list, std::initializer_list<std::string_view> names, const std::string& text);
 
   const Tables& tables_;
   const Input& input_;
@@ -76,6 +84,9 @@ std::vector<Rule> data_rules();
 std::vector<Rule> needs_rules();
 /// Rules among options that are described or known by name only.
 std::vector<Rule> foreign_rules();
+
+/// Reports why the layers cannot be split, if they cannot.
+void report_split_problem(RuleContext& context, const std::string& problem);
 
 /// "--name words (origin)" with the words left out of a switch.
 std::string mention_of(const Occurrence& occurrence);

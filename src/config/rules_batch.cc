@@ -25,7 +25,10 @@ void check_sizes(RuleContext& c) {
     const spec::StepBatch& batch = stretch.batch;
     const bool decrease = c.switches().decrease_batch_size_if_needed && batch.global_batch > 0;
     if (batch.nominal == batch.global_batch || decrease) continue;
-    const std::string place = schedule.is_constant() ? "" : str_cat(" (from sample ", stretch.first_sample, " on)");
+    const std::string tokens =
+        b.batch_steps.empty() ? "" : str_cat(", token ", stretch.first_sample * c.run().model.seq_length, ",");
+    const std::string place =
+        schedule.is_constant() ? "" : str_cat(" (from sample ", stretch.first_sample, tokens, " on)");
     const std::string rule = batch.global_batch == 0 && c.switches().decrease_batch_size_if_needed
                                  ? " would never advance: it is less than micro-batch "
                                  : " is not k x micro-batch ";
@@ -34,7 +37,7 @@ void check_sizes(RuleContext& c) {
                                      "; nearest: ", nearest_multiples(batch.nominal, round));
     // Megatron-LM has come to ignore the ramp and so accepts a run that cannot follow it.
     if (b.rampup)
-      c.not_built({source, "--micro-batch-size"}, text);
+      c.refuse({source, "--micro-batch-size"}, text);
     else
       c.error({source, "--micro-batch-size"}, text);
     if (++errors == kMostErrors) break;
@@ -98,6 +101,9 @@ void recording(RuleContext& c) {
   if (!log.profile && !log.trace.has_value()) return;
   const std::string_view asked = log.trace.has_value() ? "--trace" : "--profile";
   if (b.skip_train) return c.exclusive("--skip-train", asked);
+  if (!spec::trains(b))
+    return c.error({asked, b.train_iters ? "--train-iters" : "--train-samples"},
+                   "there is no step to record; nearest: --train-iters 1");
   if (log.profile_step_end <= log.profile_step_start)
     c.error({"--profile-step-start", "--profile-step-end"}, "the last recorded iteration must be above the start");
   else if (b.train_iters.has_value() && *b.train_iters <= log.profile_step_start && c.given("--train-iters"))

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 
 #include "config/rules.h"
 #include "config/text_value.h"
@@ -86,11 +87,45 @@ void checkpoints(RuleContext& c) {
   if (c.mode() == ParseMode::train && k.finetune && !k.load) c.error({"--finetune"}, "needs --load");
 }
 
+/// The file behind a path, whatever way leads to it; nothing for devices and pipes, which several may share.
+std::optional<std::filesystem::path> file_of(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (path.empty() || (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+                       !std::filesystem::is_directory(status)))
+    return std::nullopt;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error).lexically_normal();
+  const std::filesystem::path resolved = std::filesystem::weakly_canonical(absolute, error);
+  return error ? absolute : resolved;
+}
+
+/// A file that the run writes is no other file of the run.
+void files(RuleContext& c) {
+  constexpr std::string_view kWritten[] = {"--trace", "--log-json", "--pipeline-schedule-out"};
+  std::vector<std::pair<std::string_view, std::string>> others = {{"--config", c.config_file()}};
+  const auto& data = c.run().data;
+  for (const auto& [name, prefixes] :
+       {std::pair{"--data-path", &data.data_path}, std::pair{"--train-data-path", &data.train_data_path},
+        std::pair{"--valid-data-path", &data.valid_data_path}, std::pair{"--test-data-path", &data.test_data_path}})
+    for (const std::string& prefix : *prefixes)
+      for (const char* ending : {".bin", ".idx"}) others.emplace_back(name, prefix + ending);
+  for (std::string_view name : {"--pipeline-schedule-file", "--save", "--load"})
+    others.emplace_back(name, c.word(name));
+  for (std::string_view name : kWritten) {
+    const std::string path = c.word(name);
+    const auto file = file_of(path);
+    for (const auto& [other, other_path] : others)
+      if (file && file == file_of(other_path))
+        c.error({name, other}, str_cat("both name ", path, "; what the run writes needs a file of its own"));
+    others.emplace_back(name, path);
+  }
+}
+
 }  // namespace
 
 std::vector<Rule> data_rules() {
   return {{"sources", sources},     {"per-split paths", per_split_paths}, {"split", split_string}, {"blend", blend},
-          {"tokenizer", tokenizer}, {"checkpoints", checkpoints}};
+          {"tokenizer", tokenizer}, {"checkpoints", checkpoints},         {"files", files}};
 }
 
 }  // namespace megatron::config

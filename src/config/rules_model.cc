@@ -66,19 +66,12 @@ void positions(RuleContext& c) {
   if (!c.switches().add_position_embedding && !rope)
     c.error({"--no-position-embedding"}, "is only for rope; use --position-embedding-type none");
   if (rope && c.given("--rope-scaling-factor") && !c.switches().use_rope_scaling)
-    c.not_built({"--rope-scaling-factor"},
-                "Megatron ignores it without its switch --use-rope-scaling; give both or none");
+    c.refuse({"--rope-scaling-factor"}, "Megatron ignores it without its switch --use-rope-scaling; give both or none");
   if (!rope) return;
   const auto rotated = static_cast<std::int64_t>(static_cast<double>(m.kv_channels) * m.rotary_percent);
   if (m.kv_channels > 0 && (rotated < 2 || rotated % 2 != 0) && !c.draft().described.mla.enabled)
     c.error({"--rotary-percent", "--kv-channels"},
             str_cat("rope turns pairs: ", rotated, " of ", m.kv_channels, " elements are not an even number"));
-}
-
-void dropout(RuleContext& c) {
-  const auto& m = c.run().model;
-  if (m.hidden_dropout == 1) c.error({"--hidden-dropout"}, "must be below 1");
-  if (m.attention_dropout == 1) c.error({"--attention-dropout"}, "must be below 1");
 }
 
 void vocabulary(RuleContext& c) {
@@ -100,8 +93,8 @@ void vocabulary(RuleContext& c) {
 }  // namespace
 
 std::vector<Rule> model_rules() {
-  return {{"required", required},   {"heads", heads},     {"query groups", query_groups}, {"widths", widths},
-          {"positions", positions}, {"dropout", dropout}, {"vocabulary", vocabulary}};
+  return {{"required", required}, {"heads", heads},         {"query groups", query_groups},
+          {"widths", widths},     {"positions", positions}, {"vocabulary", vocabulary}};
 }
 
 }  // namespace megatron::config

@@ -18,16 +18,19 @@ bool has_rope(const RuleContext& c) {
 bool has_wsd(const RuleContext& c) { return c.run().optimizer.lr_decay_style == spec::DecayStyle::wsd; }
 bool has_save(const RuleContext& c) { return c.run().checkpoint.save.has_value(); }
 bool has_load(const RuleContext& c) { return c.run().checkpoint.load.has_value(); }
-bool is_sgd(const RuleContext& c) { return c.run().optimizer.kind == spec::OptimizerKind::sgd; }
-bool is_muon(const RuleContext& c) { return c.run().optimizer.kind == spec::OptimizerKind::muon; }
-/// The optimizer, or what Muon leaves to another one.
-bool uses(const RuleContext& c, spec::OptimizerKind kind) {
-  const auto& o = c.run().optimizer;
-  return o.kind == kind || (is_muon(c) && o.muon.scalar_optimizer == kind);
+template <spec::OptimizerKind kind>
+bool is(const RuleContext& c) {
+  return c.run().optimizer.kind == kind;
 }
-bool uses_adam(const RuleContext& c) { return uses(c, spec::OptimizerKind::adam); }
-bool uses_lion(const RuleContext& c) { return uses(c, spec::OptimizerKind::lion); }
-bool is_adam(const RuleContext& c) { return c.run().optimizer.kind == spec::OptimizerKind::adam; }
+/// The optimizer, or what Muon leaves to another one.
+template <spec::OptimizerKind kind>
+bool uses(const RuleContext& c) {
+  const auto& o = c.run().optimizer;
+  return o.kind == kind || (o.kind == spec::OptimizerKind::muon && o.muon.scalar_optimizer == kind);
+}
+constexpr auto is_adam = is<spec::OptimizerKind::adam>, is_sgd = is<spec::OptimizerKind::sgd>,
+               is_muon = is<spec::OptimizerKind::muon>, uses_adam = uses<spec::OptimizerKind::adam>,
+               uses_lion = uses<spec::OptimizerKind::lion>;
 bool has_warmup(const RuleContext& c) {
   const auto& o = c.run().optimizer;
   return o.lr_warmup_fraction.value_or(0) > 0 || o.lr_warmup_iters > 0 || o.lr_warmup_samples > 0;
@@ -43,6 +46,8 @@ constexpr const char* kRope = "--position-embedding-type rope";
 constexpr const char* kWsd = "--lr-decay-style WSD";
 constexpr const char* kGrowingDecay = "--weight-decay-incr-style linear or cosine";
 constexpr const char* kMuon = "--optimizer muon";
+constexpr const char* kUsesAdam = "--optimizer adam, or muon with --muon-scalar-optimizer adam";
+constexpr const char* kUsesLion = "--optimizer lion, or muon with --muon-scalar-optimizer lion";
 constexpr const char* kNullTokenizer = "--tokenizer-type NullTokenizer";
 
 constexpr Need kNeeds[] = {
@@ -56,23 +61,23 @@ constexpr Need kNeeds[] = {
     {"--rope-scaling-factor", has_rope, kRope},
     {"--apply-wd-to-qk-layernorm", has_qk_norm, "--qk-layernorm"},
     {"--no-weight-decay-cond-type", has_qk_norm, "--qk-layernorm"},
-    {"--adam-beta1", uses_adam, "--optimizer adam"},
-    {"--adam-beta2", uses_adam, "--optimizer adam"},
-    {"--adam-eps", uses_adam, "--optimizer adam"},
+    {"--adam-beta1", uses_adam, kUsesAdam},
+    {"--adam-beta2", uses_adam, kUsesAdam},
+    {"--adam-eps", uses_adam, kUsesAdam},
     {"--no-decoupled-weight-decay", is_adam, "--optimizer adam"},
     {"--sgd-momentum", is_sgd, "--optimizer sgd"},
     {"--sgd-nesterov", is_sgd, "--optimizer sgd"},
-    {"--lion-beta1", uses_lion, "--optimizer lion", true},
-    {"--lion-beta2", uses_lion, "--optimizer lion", true},
-    {"--muon-momentum", is_muon, kMuon, true},
-    {"--muon-nesterov", is_muon, kMuon, true},
-    {"--muon-no-split-qkv", is_muon, kMuon, true},
-    {"--muon-scale-mode", is_muon, kMuon, true},
-    {"--muon-extra-scale-factor", is_muon, kMuon, true},
-    {"--muon-coefficient-type", is_muon, kMuon, true},
-    {"--muon-num-ns-steps", is_muon, kMuon, true},
-    {"--muon-tp-mode", is_muon, kMuon, true},
-    {"--muon-scalar-optimizer", is_muon, kMuon, true},
+    {"--lion-beta1", uses_lion, kUsesLion},
+    {"--lion-beta2", uses_lion, kUsesLion},
+    {"--muon-momentum", is_muon, kMuon},
+    {"--muon-nesterov", is_muon, kMuon},
+    {"--muon-no-split-qkv", is_muon, kMuon},
+    {"--muon-scale-mode", is_muon, kMuon},
+    {"--muon-extra-scale-factor", is_muon, kMuon},
+    {"--muon-coefficient-type", is_muon, kMuon},
+    {"--muon-num-ns-steps", is_muon, kMuon},
+    {"--muon-tp-mode", is_muon, kMuon},
+    {"--muon-scalar-optimizer", is_muon, kMuon},
     {"--lr-warmup-init", has_warmup, "a warm-up (--lr-warmup-iters, --lr-warmup-samples or --lr-warmup-fraction)"},
     {"--lr-wsd-decay-style", has_wsd, kWsd},
     {"--lr-wsd-decay-iters", has_wsd, kWsd},

@@ -1,5 +1,6 @@
 #include "config/nearest.h"
 #include "config/rules.h"
+#include "spec/batch_schedule.h"
 
 namespace megatron::config {
 namespace {
@@ -7,7 +8,7 @@ namespace {
 void learning_rate(RuleContext& c) {
   const auto& o = c.run().optimizer;
   if (!o.lr) {
-    if (c.mode() == ParseMode::train && !c.run().batch.skip_train) c.required("--lr");
+    if (c.mode() == ParseMode::train && spec::trains(c.run().batch)) c.required("--lr");
     if (c.mode() == ParseMode::validate) c.notice("no learning rate: training needs --lr");
     return;
   }
@@ -20,8 +21,6 @@ void warmup(RuleContext& c) {
   const auto& b = c.run().batch;
   if (o.lr_warmup_fraction && (o.lr_warmup_iters > 0 || o.lr_warmup_samples > 0))
     c.exclusive("--lr-warmup-fraction", o.lr_warmup_iters > 0 ? "--lr-warmup-iters" : "--lr-warmup-samples");
-  if (o.lr_warmup_fraction && *o.lr_warmup_fraction >= 1)
-    c.error({"--lr-warmup-fraction"}, "must be below 1: the warm-up must end before the decay does");
   const bool by_samples = b.train_samples.has_value();
   const auto decay = by_samples ? (o.lr_decay_samples ? o.lr_decay_samples : b.train_samples)
                                 : (o.lr_decay_iters ? o.lr_decay_iters : b.train_iters);
@@ -56,18 +55,10 @@ void schedule_on_resume(RuleContext& c) {
     c.exclusive("--override-opt_param-scheduler", "--use-checkpoint-opt_param-scheduler");
 }
 
-void adam(RuleContext& c) {
-  const auto& o = c.run().optimizer;
-  if (o.adam_beta1 >= 1) c.error({"--adam-beta1"}, "must be below 1");
-  if (o.adam_beta2 >= 1) c.error({"--adam-beta2"}, "must be below 1");
-}
-
 void momentum(RuleContext& c) {
   const auto& o = c.run().optimizer;
   if (o.sgd_nesterov && o.sgd_momentum == 0)
     c.error({"--sgd-nesterov", "--sgd-momentum"}, "Nesterov's momentum needs a momentum above 0");
-  if (o.lion_beta1 >= 1) c.error({"--lion-beta1"}, "must be below 1");
-  if (o.lion_beta2 >= 1) c.error({"--lion-beta2"}, "must be below 1");
 }
 
 std::int64_t steps_of_set(spec::MuonCoefficients coefficients) {
@@ -87,7 +78,6 @@ std::int64_t steps_of_set(spec::MuonCoefficients coefficients) {
 void muon(RuleContext& c) {
   const auto& o = c.run().optimizer;
   if (o.kind != spec::OptimizerKind::muon) return;
-  if (o.muon.momentum >= 1) c.error({"--muon-momentum"}, "must be below 1");
   const std::int64_t steps = steps_of_set(o.muon.coefficients);
   if (o.muon.num_ns_steps % steps != 0)
     c.error({"--muon-num-ns-steps", "--muon-coefficient-type"},
@@ -127,7 +117,6 @@ std::vector<Rule> optimizer_rules() {
           {"weight decay", weight_decay},
           {"WSD", wsd},
           {"schedule on resume", schedule_on_resume},
-          {"Adam", adam},
           {"momentum", momentum},
           {"Muon", muon},
           {"precision", precision}};

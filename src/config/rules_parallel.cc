@@ -62,6 +62,22 @@ void uneven_split(RuleContext& c) {
     c.error({"--pipeline-model-parallel-layout"}, "excludes the options that set or count single stages");
 }
 
+void saved_activations(RuleContext& c) {
+  const auto& run = c.run();
+  if (!run.recompute.distribute_saved_activations) return;
+  if (run.recompute.granularity != spec::RecomputeGranularity::full || run.parallel.tensor_parallel == 1) {
+    c.error({"--distribute-saved-activations"},
+            "needs --recompute-granularity full and a tensor parallel size above 1");
+  } else if (run.parallel.sequence_parallel) {
+    c.error({"--distribute-saved-activations", "--sequence-parallel"},
+            "with sequence parallelism each rank holds its part already; nearest: leave it out");
+  } else if (run.batch.micro_batch_size * run.model.seq_length * run.model.hidden_size % run.parallel.tensor_parallel !=
+             0) {
+    c.error({"--distribute-saved-activations", "--tensor-model-parallel-size"},
+            "a micro-batch's hidden states do not divide over the ranks; nearest: leave it out");
+  }
+}
+
 void experts(RuleContext& c) {
   const auto& d = c.draft().described.moe;
   const auto& p = c.run().parallel;
@@ -99,6 +115,14 @@ void context(RuleContext& c) {
 
 }  // namespace
 
+void report_split_problem(RuleContext& context, const std::string& problem) {
+  if (problem.empty()) return;
+  if (context.given("--pipeline-model-parallel-layout"))
+    context.error({"--pipeline-model-parallel-layout", "--num-layers", "--pipeline-model-parallel-size"}, problem);
+  else
+    context.error({"--num-layers", "--pipeline-model-parallel-size"}, problem);
+}
+
 std::vector<Rule> parallel_rules() {
   return {{"world", world},
           {"backend", backend},
@@ -106,6 +130,7 @@ std::vector<Rule> parallel_rules() {
           {"layer split", layer_split},
           {"data-parallel sharding", data_parallel_sharding},
           {"uneven", uneven_split},
+          {"saved activations", saved_activations},
           {"experts", experts},
           {"context", context}};
 }

@@ -46,26 +46,8 @@ void modules(RuleContext& c) {
   }
 }
 
-void saved_activations(RuleContext& c) {
-  const auto& run = c.run();
-  if (!c.given("--distribute-saved-activations")) return;
-  if (run.recompute.granularity != spec::RecomputeGranularity::full || run.parallel.tensor_parallel == 1) {
-    c.error({"--distribute-saved-activations"},
-            "needs --recompute-granularity full and a tensor parallel size above 1");
-  } else if (run.parallel.sequence_parallel) {
-    c.error({"--distribute-saved-activations", "--sequence-parallel"},
-            "with sequence parallelism each rank holds its part already; nearest: leave it out");
-  } else if (run.batch.micro_batch_size * run.model.seq_length * run.model.hidden_size % run.parallel.tensor_parallel !=
-             0) {
-    c.error({"--distribute-saved-activations", "--tensor-model-parallel-size"},
-            "a micro-batch's hidden states do not divide over the ranks; nearest: leave it out");
-  }
-}
-
 }  // namespace
 
-std::vector<Rule> recompute_rules() {
-  return {{"recompute", granularity}, {"recomputed modules", modules}, {"saved activations", saved_activations}};
-}
+std::vector<Rule> recompute_rules() { return {{"recompute", granularity}, {"recomputed modules", modules}}; }
 
 }  // namespace megatron::config

@@ -29,7 +29,7 @@ struct Summary {
 };
 
 Summary summarize(const ParsedRun& run);
-/// One JSON document: derived numbers, `errors`, `not_built`, `notices`.
+/// One JSON document: derived numbers, `errors`, `refused`, `not_built`, `notices`.
 std::string summary_json(const ParsedRun& run, const Summary& summary);
 /// The same as lines for people.
 std::string summary_text(const ParsedRun& run, const Summary& summary);

@@ -76,6 +76,7 @@ std::string summary_json(const ParsedRun& run, const Summary& s) {
   json["communication_bytes_per_step"] = s.costs ? Json(s.costs->step_traffic) : Json();
   json["notices"] = run.notices;
   json["errors"] = run.errors;
+  json["refused"] = run.refused;
   json["not_built"] = run.not_built;
   return json.dump(1, ' ', false, Json::error_handler_t::replace);
 }

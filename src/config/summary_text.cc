@@ -135,7 +135,9 @@ std::string summary_text(const ParsedRun& run, const Summary& s) {
   print_memory(run, s, out);
   print_traffic(s, out);
   print_list("notices", run.notices, out);
-  print_list("errors", run.errors, out);
+  std::vector<std::string> errors = run.errors;
+  errors.insert(errors.end(), run.refused.begin(), run.refused.end());
+  print_list("errors", errors, out);
   print_list("not built in this version", run.not_built, out);
   out << (run.accepted() ? "valid\n" : "refused\n");
   return out.str();

@@ -47,7 +47,7 @@ std::int64_t parse_count(std::string_view entry, std::string text) {
   const bool plain = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
   char* end = nullptr;
   const double number = plain ? std::strtod(text.c_str(), &end) : 0.0;
-  if (!plain || end != text.c_str() + text.size()) bad_entry(entry, "expected THRESHOLD:BATCH_SIZE, such as 250B:1536");
+  if (!plain || end != text.c_str() + text.size()) bad_entry(entry, "expected TOKENS:BATCH_SIZE, such as 250B:1536");
   if (!(number * factor < kMostTokens)) bad_entry(entry, "the number is too large");
   return static_cast<std::int64_t>(number * factor);
 }
@@ -167,33 +167,36 @@ std::vector<BatchStep> parse_batch_steps(std::string_view text, std::int64_t seq
       entries.emplace_back();
   }
   if (entries.back().empty()) entries.pop_back();
-  if (entries.empty()) throw ConfigError("must have at least one entry THRESHOLD:BATCH_SIZE");
+  if (entries.empty()) throw ConfigError("must have at least one entry TOKENS:BATCH_SIZE");
   for (const std::string& entry : entries) {
     const auto colon = entry.find(':');
     if (colon == std::string::npos || entry.find(':', colon + 1) != std::string::npos)
-      bad_entry(entry, "expected THRESHOLD:BATCH_SIZE, such as 250B:1536");
+      bad_entry(entry, "expected TOKENS:BATCH_SIZE, such as 250B:1536");
     const std::string size = entry.substr(colon + 1);
     if (size.empty() || size.size() > 10 || size.find_first_not_of("0123456789") != std::string::npos)
       bad_entry(entry, "the batch size must be a whole number up to 9999999999");
-    std::int64_t threshold = parse_count(entry, entry.substr(0, colon));
-    if (seq_length > 0) threshold /= seq_length;
-    steps.push_back({threshold, std::atoll(size.c_str())});
+    const std::int64_t threshold = parse_count(entry, entry.substr(0, colon));
+    steps.push_back({seq_length > 0 ? threshold / seq_length : threshold, std::atoll(size.c_str())});
     if (steps.back().global_batch == 0) bad_entry(entry, "the batch size must be above 0");
   }
   std::stable_sort(steps.begin(), steps.end(),
                    [](const BatchStep& a, const BatchStep& b) { return a.first_sample < b.first_sample; });
+  const std::string unit =
+      seq_length > 0 ? str_cat(" (thresholds are tokens, ", seq_length, " of them a sample)") : " (in samples)";
   if (steps.front().first_sample != 0)
-    throw ConfigError(str_cat("the first entry must have threshold 0, not ", steps.front().first_sample));
+    throw ConfigError(str_cat("the first batch, ", steps.front().global_batch, ", must have threshold 0", unit));
   for (std::size_t i = 1; i < steps.size(); ++i)
     if (steps[i].first_sample == steps[i - 1].first_sample)
-      throw ConfigError(str_cat("thresholds must increase: two entries begin at sample ", steps[i].first_sample));
+      throw ConfigError(str_cat("thresholds must increase: batches ", steps[i - 1].global_batch, " and ",
+                                steps[i].global_batch, " both begin at sample ", steps[i].first_sample, unit));
   return steps;
 }
 
 void check(const BatchRampup& r) {
-  if (r.start < 1) throw ConfigError(str_cat("the start batch must be at least 1, not ", r.start));
-  if (r.increment < 1) throw ConfigError(str_cat("the increment must be at least 1, not ", r.increment));
-  if (r.samples < 1) throw ConfigError(str_cat("the ramp needs at least 1 sample, not ", r.samples));
+  if (r.start < 1) throw ConfigError(str_cat("the start batch must be at least 1, not ", r.start, "; nearest: 1"));
+  if (r.increment < 1)
+    throw ConfigError(str_cat("the increment must be at least 1, not ", r.increment, "; nearest: 1"));
+  if (r.samples < 1) throw ConfigError(str_cat("the ramp needs at least 1 sample, not ", r.samples, "; nearest: 1"));
   if (r.start >= r.target)
     throw ConfigError(str_cat("the start batch ", r.start, " must be below the global batch ", r.target));
   const std::int64_t range = r.target - r.start;
@@ -208,6 +211,12 @@ std::optional<std::int64_t> train_iterations(const BatchSpec& batch) {
   if (batch.train_iters) return batch.train_iters;
   if (!batch.train_samples) return std::nullopt;
   return BatchSchedule(batch).iterations_within(*batch.train_samples);
+}
+
+bool trains(const BatchSpec& batch) {
+  // Without a batch size the length in samples says nothing yet.
+  const bool unknown = !batch.train_iters && batch.global_batch_size == 0;
+  return !batch.skip_train && (unknown || train_iterations(batch) != 0);
 }
 
 }  // namespace megatron::spec

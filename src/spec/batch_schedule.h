@@ -65,12 +65,14 @@ class BatchSchedule {
 
 /// "0:768 250B:1536" → steps in ascending order. Thresholds in tokens (K = 10³ to T = 10¹², fractions allowed, the
 /// result truncated) become samples by division by `seq_length`; 0: they are samples. Commas between entries are
-/// allowed. Throws ConfigError with the rule: THRESHOLD:BATCH, the first at 0, strictly increasing, batches above 0.
+/// allowed. Throws ConfigError with the rule: TOKENS:BATCH, the first at 0, strictly increasing, batches above 0.
 std::vector<BatchStep> parse_batch_steps(std::string_view text, std::int64_t seq_length);
 /// Throws ConfigError: start, increment, samples at least 1, the start below the target, the increments whole.
 void check(const BatchRampup& rampup);
 
 /// Iterations of the run: --train-iters, or the whole steps within --train-samples. Nothing without either.
 std::optional<std::int64_t> train_iterations(const BatchSpec& batch);
+/// False where the run only evaluates: --skip-train, or a length without a step.
+bool trains(const BatchSpec& batch);
 
 }  // namespace megatron::spec

@@ -46,6 +46,12 @@ constexpr Case kCases[] = {
     {"--optimizer sgd --adam-beta1 0.8", "--optimizer adam", "--optimizer adam"},
     {"--optimizer sgd --adam-beta2 0.8", "--optimizer adam", "--optimizer adam"},
     {"--optimizer sgd --adam-eps 1e-6", "--optimizer adam", "--optimizer adam"},
+    {"--optimizer muon --muon-scalar-optimizer lion --adam-eps 1e-6", "--muon-scalar-optimizer adam",
+     "--muon-scalar-optimizer adam"},
+    {"--lion-beta1 0.8", "--optimizer lion", "--optimizer lion"},
+    {"--optimizer muon --lion-beta2 0.8", "--muon-scalar-optimizer lion", "--muon-scalar-optimizer lion"},
+    {"--muon-momentum 0.8", "--optimizer muon", "--optimizer muon"},
+    {"--optimizer lion --muon-tp-mode blockwise", "--optimizer muon", "--optimizer muon"},
     {"--lr-warmup-init 1e-5", "a warm-up", "--lr-warmup-iters 3"},
     {"--apply-wd-to-qk-layernorm", "--qk-layernorm", "--qk-layernorm"},
     {"--null-tokenizer-eod-id 3", "--tokenizer-type NullTokenizer", "--tokenizer-type NullTokenizer --vocab-size 9"},
@@ -82,6 +88,45 @@ TEST(Needs, RecordedStepsMustBeAmongThoseOfTheRun) {
     const ParsedRun run = validate(words);
     ASSERT_EQ(run.errors.size(), 1u) << words;
     EXPECT_NE(run.errors[0].find(text), std::string::npos) << run.errors[0];
+  }
+}
+
+/// What an optimizer that is not built would need is unknown.
+TEST(Needs, OptionsOfAnUnbuiltOptimizerPass) {
+  const ParsedRun run = validate("--optimizer dist_muon --muon-momentum 0.8 --lion-beta1 0.8 --adam-eps 1e-6");
+  EXPECT_TRUE(run.errors.empty()) << run.errors.front();
+  EXPECT_EQ(run.not_built.size(), 1U);
+}
+
+/// What a run writes must not be another file of it, whatever way leads there.
+TEST(Needs, WrittenFilesAreNoOtherFiles) {
+  const std::string trace = "--trace out/a.json --profile-step-start 1 ";
+  for (const char* other :
+       {"--log-json out/a.json", "--log-json out/../out/./a.json", "--pipeline-schedule-out out/a.json",
+        "--save out/a.json --save-interval 2", "--load out//a.json"}) {
+    const ParsedRun run = validate(trace + other);
+    ASSERT_EQ(run.errors.size(), 1U) << other;
+    EXPECT_NE(run.errors[0].find("both name out/a.json"), std::string::npos) << run.errors[0];
+    EXPECT_NE(run.errors[0].find("--trace out/a.json (command line)"), std::string::npos) << run.errors[0];
+  }
+  const ParsedRun data = validate("--log-json out/corpus.idx --data-path 1 out/corpus");
+  ASSERT_EQ(data.errors.size(), 1U);
+  EXPECT_NE(data.errors[0].find("--data-path 1 out/corpus"), std::string::npos) << data.errors[0];
+  EXPECT_TRUE(validate(trace + "--log-json out/b.json --save out --save-interval 2").accepted());
+  EXPECT_TRUE(validate("--trace /dev/null --profile-step-start 1 --log-json /dev/null").accepted());
+}
+
+/// A value that was refused is one line, whatever else would be wrong with the value in its place.
+TEST(Needs, ARefusedValueIsReportedOnce) {
+  for (const char* words :
+       {"--data-parallel-sharding-strategy bogus", "--recompute-method bogus", "--recompute-num-layers -1",
+        "--sgd-momentum 2", "--rotary-percent x", "--lr-wsd-decay-style bogus", "--pipeline-memory-limit -1",
+        "--pipeline-times 1", "--microbatch-group-size-per-virtual-pipeline-stage 0", "--num-query-groups 0",
+        "--ckpt-step -1", "--recompute-granularity bogus --recompute-method block --recompute-num-layers 1",
+        "--hidden-dropout 1", "--adam-beta1 1", "--lr-warmup-fraction 1"}) {
+    const ParsedRun run = validate(words);
+    EXPECT_EQ(run.errors.size(), 1U) << words << ": " << (run.errors.empty() ? "accepted" : run.errors.back());
+    EXPECT_TRUE(run.not_built.empty()) << words;
   }
 }
 

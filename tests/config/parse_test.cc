@@ -287,15 +287,22 @@ TEST(Rules, BatchesThatChange) {
   ASSERT_TRUE(good.spec.batch.rampup.has_value());
   EXPECT_EQ(good.spec.batch.num_micro_batches, 8);
   EXPECT_TRUE(
-      mentions(validate(ramp + "6 2 96").not_built, "global batch 6 (from sample 0 on) is not k x micro-batch 2"));
+      mentions(validate(ramp + "6 2 96").refused, "global batch 6 (from sample 0 on) is not k x micro-batch 2"));
   EXPECT_TRUE(mentions(validate(ramp + "8 7 96").errors, "not a whole number of increments of 7"));
   EXPECT_TRUE(mentions(validate(ramp + "32 8 96").errors, "must be below the global batch 32"));
   EXPECT_TRUE(mentions(validate(ramp + "8 8 0").errors, "at least 1 sample"));
-  EXPECT_TRUE(mentions(validate(ramp + "8 8").errors, "three whole numbers"));
+  EXPECT_TRUE(validate(ramp + "6 2 96").errors.empty()) << "Megatron-LM ignores the option";
+  EXPECT_FALSE(validate(ramp + "6 2 96").accepted());
+  for (const char* bad : {"8 8", "8 8 x", "a b c", "8 8.5 96", "8 8 96 1"}) {
+    const ParsedRun refused = validate(ramp + bad);
+    ASSERT_EQ(refused.errors.size(), 1U) << joined(refused.errors);
+    EXPECT_TRUE(mentions(refused.errors, "three whole numbers")) << joined(refused.errors);
+    EXPECT_TRUE(refused.refused.empty()) << joined(refused.refused);
+  }
   EXPECT_TRUE(mentions(validate(run + "--micro-batch-size 2 --rampup-batch-size 4 4 8").errors, "--global-batch-size"));
   // Rounding down helps as long as something is left.
   EXPECT_TRUE(validate(ramp + "6 2 96 --decrease-batch-size-if-needed").accepted());
-  EXPECT_TRUE(mentions(validate(ramp + "2 2 96 --decrease-batch-size-if-needed").not_built, "would never advance"));
+  EXPECT_TRUE(mentions(validate(ramp + "2 2 96 --decrease-batch-size-if-needed").refused, "would never advance"));
   const ParsedRun rounded =
       validate(run + "--micro-batch-size 2 --global-batch-size 11 --decrease-batch-size-if-needed");
   EXPECT_TRUE(rounded.accepted());
@@ -322,10 +329,10 @@ TEST(Rules, BatchesInSteps) {
   EXPECT_EQ(good.spec.batch.batch_steps[1].first_sample, 20);
   EXPECT_EQ(good.spec.batch.global_batch_size, 16);
   EXPECT_EQ(good.spec.batch.num_micro_batches, 4);
-  EXPECT_TRUE(mentions(steps("0:4 640:6").errors, "global batch 6 (from sample 12 on)"));
-  EXPECT_TRUE(mentions(steps("64:4").errors, "threshold 0"));
-  EXPECT_TRUE(mentions(steps("0:4 6400:8 6410:16").errors, "must increase"));
-  EXPECT_TRUE(mentions(steps("four").errors, "THRESHOLD:BATCH_SIZE"));
+  EXPECT_TRUE(mentions(steps("0:4 640:6").errors, "global batch 6 (from sample 12, token 768, on)"));
+  EXPECT_TRUE(mentions(steps("64:4").errors, "must have threshold 0 (thresholds are tokens, 64 of them a sample)"));
+  EXPECT_TRUE(mentions(steps("0:4 6400:8 6410:16").errors, "both begin at sample 100 (thresholds are tokens"));
+  EXPECT_TRUE(mentions(steps("four").errors, "TOKENS:BATCH_SIZE"));
   EXPECT_TRUE(mentions(steps("0:4 6400:8", "--global-batch-size 8").errors, "exclude each other"));
   EXPECT_TRUE(mentions(steps("0:4 6400:8", "--decrease-batch-size-if-needed").errors, "exclude each other"));
   // A size that the run never reaches is no obstacle, unless it is evaluated with.
@@ -339,7 +346,6 @@ TEST(Rules, Optimizers) {
   EXPECT_TRUE(mentions(validate(kModel + "--optimizer sgd --sgd-momentum 0 --sgd-nesterov").errors, "Nesterov"));
   EXPECT_TRUE(mentions(validate(kModel + "--optimizer lion --no-decoupled-weight-decay").errors, "--optimizer adam"));
   EXPECT_TRUE(mentions(validate(kModel + "--optimizer muon --muon-num-ns-steps 6").errors, "nearest: 5, 10"));
-  EXPECT_TRUE(mentions(validate(kModel + "--muon-momentum 0.9").notices, "--optimizer muon"));
   EXPECT_TRUE(validate(kModel + "--optimizer muon --muon-coefficient-type simple --muon-num-ns-steps 6 "
                                 "--muon-tp-mode distributed --muon-scalar-optimizer lion --lion-beta1 0.9")
                   .accepted());

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/check.h"
 #include "cli/inspect.h"
 #include "schedule/lr_schedule.h"
 #include "spec/batch_schedule.h"
@@ -64,6 +65,10 @@ void print_text(const spec::RunSpec& run, const schedule::LrSchedule& s) {
 }  // namespace
 
 int inspect_lr(const spec::RunSpec& run, bool json) {
+  if (!run.batch.skip_train && !spec::trains(run.batch))
+    throw ConfigError(str_cat(run.batch.train_iters ? "--train-iters " : "--train-samples ",
+                              run.batch.train_iters.value_or(run.batch.train_samples.value_or(0)),
+                              ": less than one step, so there is no learning rate to show; nearest: --train-iters 1"));
   const schedule::LrSchedule lr_schedule = schedule::make_lr_schedule(run.optimizer, run.batch);
   if (json)
     print_json(run, lr_schedule);

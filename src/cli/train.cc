@@ -9,6 +9,7 @@
 #include "cli/run_parsing.h"
 #include "config/derive.h"
 #include "config/parse.h"
+#include "spec/batch_schedule.h"
 #include "train/run_log.h"
 #include "train/signals.h"
 #include "train/trace_file.h"
@@ -89,7 +90,7 @@ int train_in(comm::World& world, const train::Process& process, metrics::Console
   const bool print = world.is_main_process();
   std::unique_ptr<train::RunLog> log;
   if (print) {
-    const std::int64_t iterations = process.run.batch.skip_train ? 0 : train::total_iterations(process.run);
+    const std::int64_t iterations = !spec::trains(process.run.batch) ? 0 : train::total_iterations(process.run);
     log = std::make_unique<train::RunLog>(process.run, iterations, console);
   }
   PeakMemory memory;
@@ -135,7 +136,7 @@ int run_train(Arguments args) {
     process = make_process(parsed, console, print);
     process.stop_signal = &signals.flag();
     // A file that cannot be written is told before anything has been trained.
-    if (print && process.run.log.trace.has_value()) train::TraceFile{*process.run.log.trace};
+    if (print && process.run.log.trace.has_value()) train::TraceFile::check_writable(*process.run.log.trace);
     world = train::create_world(process.run, process.stop_signal, [&signals] { signals.finish(); });
   } catch (const Error& error) {
     return tell_once(error, &signals.flag());

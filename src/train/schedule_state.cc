@@ -1,4 +1,4 @@
-#include "train/schedules.h"
+#include "train/schedule_state.h"
 
 #include <string>
 

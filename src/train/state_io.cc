@@ -10,7 +10,7 @@
 #include "checkpoint/writer.h"
 #include "train/model_match.h"
 #include "train/run_json.h"
-#include "train/schedules.h"
+#include "train/schedule_state.h"
 
 namespace megatron::train {
 namespace {

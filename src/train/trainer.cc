@@ -18,8 +18,8 @@
 #include "train/machine.h"
 #include "train/not_finite.h"
 #include "train/run_measure.h"
+#include "train/schedule_state.h"
 #include "train/schedule_tuner.h"
-#include "train/schedules.h"
 #include "train/startup.h"
 #include "train/state_io.h"
 #include "train/step_recorder.h"
@@ -37,9 +37,8 @@ class Trainer {
         listener_(context.rank() == 0 ? listener : nullptr),
         hooks_(hooks),
         parts_(context, process.run, RankParts::Use::training),
-        schedule_(process.run.batch.skip_train || total_iterations(process.run) == 0
-                      ? schedule::LrSchedule{}
-                      : schedule::make_lr_schedule(process.run.optimizer, process.run.batch)),
+        schedule_(spec::trains(process.run.batch) ? schedule::make_lr_schedule(process.run.optimizer, process.run.batch)
+                                                  : schedule::LrSchedule{}),
         batches_(process.run.batch) {}
 
   TrainOutcome run();
@@ -102,14 +101,17 @@ class Trainer {
 TrainOutcome Trainer::run() {
   set_up();
   if (hooks_.after_setup) hooks_.after_setup(parts_);
-  if (run_.batch.skip_train) {
-    say("training is skipped (--skip-train)");
+  if (!spec::trains(run_.batch)) {
+    say(run_.batch.skip_train
+            ? "training is skipped (--skip-train)"
+            : str_cat("training is skipped: ", run_.batch.train_iters ? "--train-iters " : "--train-samples ",
+                      run_.batch.train_iters.value_or(run_.batch.train_samples.value_or(0)), " is less than one step"));
   } else {
     train();
     if (recorder_.asked()) report_recording();
   }
   const bool failed = outcome_.reason == EndReason::not_finite;
-  if (run_.checkpoint.save.has_value() && position_.iteration > 0 && !run_.batch.skip_train && !failed) save();
+  if (run_.checkpoint.save.has_value() && position_.iteration > 0 && spec::trains(run_.batch) && !failed) save();
   if (outcome_.reason == EndReason::finished) final_evaluations();
   parts_.finish_gathers();
   if (measure_.has_value()) {
@@ -133,7 +135,7 @@ void Trainer::set_up() {
     position_ = loaded->position;
     if (is_float16() && position_.loss_scaler.has_value()) scaler_.restore(*position_.loss_scaler);
     for (const std::string& note : loaded->notes) say(note);
-    if (loaded->schedule.has_value() && !run_.batch.skip_train && total_iterations(run_) > 0) {
+    if (loaded->schedule.has_value() && spec::trains(run_.batch)) {
       const spec::OptimizerSpec& options = run_.optimizer;
       schedule_ = schedule::resume(schedule_, without_idle_lengths(*loaded->schedule, schedule_),
                                    options.override_opt_param_scheduler, options.use_checkpoint_opt_param_scheduler);
@@ -148,14 +150,15 @@ void Trainer::set_up() {
         [this](nn::Parameter& parameter, const Tensor& values) { parts_.set_weights(parameter, values); });
     say(str_cat("weights initialised with seed ", run_.numerics.seed));
   }
-  if (!run_.batch.skip_train && position_.iteration < total_iterations(run_)) claim_memory(parts_);
+  const bool has_steps = spec::trains(run_.batch) && position_.iteration < total_iterations(run_);
+  if (has_steps) claim_memory(parts_);
   for (const std::string& line : describe_resources(parts_)) say(line);
   saved_iteration_ = position_.iteration;
-  if (run_.batch.skip_train) return;
+  if (!spec::trains(run_.batch)) return;
   if (process_.data.train == nullptr)
     throw ConfigError(
         "there are no training samples: give --data-path or --mock-data, and a --split whose first share is not 0");
-  if (position_.iteration < total_iterations(run_)) {
+  if (has_steps) {
     schedule::check_batches(run_, position_.consumed_samples);
     if (run_.checkpoint.save.has_value()) check_room_to_save(parts_);
     order_ = data::make_order(run_.data, *process_.data.train, run_.batch.micro_batch_size, parts_.mesh().dp.size(),

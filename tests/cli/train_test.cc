@@ -139,6 +139,28 @@ TEST(CliTrain, PrintsMegatronsLineAndTheJsonLogAgrees) {
   EXPECT_NE(done.out.find("average per iteration"), std::string::npos);
 }
 
+/// As with --skip-train, but for the words: no step, no checkpoint, the evaluations at the end.
+TEST(CliTrain, ALengthWithoutAStepOnlyEvaluates) {
+  const TemporaryFolder folder;
+  const Finished skipped = run(folder, tiny(folder, {"--skip-train", "--log-json", folder / "skipped"}));
+  ASSERT_EQ(skipped.status, 0) << skipped.out;
+  const Finished none = run(folder, tiny(folder, {"--train-iters", "0", "--log-json", folder / "none", "--save",
+                                                  folder / "saved", "--save-interval", "1"}));
+  ASSERT_EQ(none.status, 0) << none.out;
+  EXPECT_NE(none.out.find("training is skipped: --train-iters 0 is less than one step"), std::string::npos) << none.out;
+  EXPECT_FALSE(std::filesystem::exists(folder / "saved/latest_checkpointed_iteration.txt"));
+  const auto evaluation = [&](const char* name) {
+    for (const json& record : read_log(folder / name))
+      if (record.contains("validation_loss")) return record["validation_loss"];
+    return json();
+  };
+  EXPECT_FALSE(evaluation("none").is_null());
+  EXPECT_EQ(evaluation("none"), evaluation("skipped"));
+  const Finished traced = run(folder, tiny(folder, {"--train-iters", "0", "--trace", folder / "trace"}));
+  EXPECT_EQ(traced.status, 2);
+  EXPECT_NE(traced.out.find("there is no step to record"), std::string::npos) << traced.out;
+}
+
 /// Batches 2, 2, 2, 2, 4, 4: stopped in the ramp, the run goes on with it at another layout, and the rate ends at its
 /// minimum although the first steps were small.
 TEST(CliTrain, AGrowingBatchResumesAndEndsAtTheSmallestRate) {

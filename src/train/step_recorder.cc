@@ -11,6 +11,7 @@
 #include "kernels/bandwidth.h"
 #include "kernels/peak.h"
 #include "train/step_summary.h"
+#include "train/trace_file.h"
 
 namespace megatron::train {
 namespace {
@@ -91,7 +92,7 @@ std::string rank_name(const mesh::Mesh& mesh) {
 
 StepRecorder::StepRecorder(RankParts& parts, comm::RankContext& context)
     : parts_(parts), context_(context), log_(parts.run().log) {
-  if (log_.trace.has_value() && parts.is_main()) file_ = std::make_unique<TraceFile>(*log_.trace);
+  if (log_.trace.has_value() && parts.is_main()) TraceFile::check_writable(*log_.trace);
 }
 
 StepRecorder::Step::Step(StepRecorder& recorder, std::int64_t iteration) : recorder_(nullptr) {
@@ -132,14 +133,18 @@ void StepRecorder::start() {
 }
 
 void StepRecorder::write_trace(std::vector<std::string>& lines) {
-  if (file_ != nullptr) file_->begin();
+  std::optional<TraceFile> file;
+  if (parts_.is_main()) {
+    file.emplace(*log_.trace);
+    file->begin();
+  }
   int writing = -1;
   bring_to_first_rank(parts_, trace_events_json(*trace_, parts_.mesh().rank, rank_name(parts_.mesh()), shift_ns_),
                       [&](int rank, std::string_view piece) {
-                        if (std::exchange(writing, rank) != rank) file_->begin_rank();
-                        file_->add(piece);
+                        if (std::exchange(writing, rank) != rank) file->begin_rank();
+                        file->add(piece);
                       });
-  if (file_ != nullptr) file_->end();
+  if (file.has_value()) file->end();
   std::int64_t events = 0, left_out = 0;
   for (const std::string& text :
        gather_texts(parts_.rank(), str_cat(trace_->events().size(), " ", trace_->num_left_out()), "recording.events")) {
@@ -159,6 +164,7 @@ void StepRecorder::write_trace(std::vector<std::string>& lines) {
 
 StepProfile StepRecorder::finish(std::vector<std::string>& lines) {
   finished_ = true;
+  context_.note_progress("recording", last_iteration_);  // the writing of it is no part of an instruction
   StepProfile profile;
   profile.first_iteration = first_iteration_;
   profile.num_steps = num_steps_;

@@ -9,7 +9,6 @@
 #include "base/trace.h"
 #include "train/assemble.h"
 #include "train/step_profile.h"
-#include "train/trace_file.h"
 
 namespace megatron::train {
 
@@ -17,7 +16,7 @@ namespace megatron::train {
 /// --profile-step-start up to --profile-step-end. Nothing that is computed depends on it.
 class StepRecorder {
  public:
-  /// The first rank opens the file of --trace. Throws IoError.
+  /// The first rank looks whether the file of --trace can be written. Throws IoError.
   StepRecorder(RankParts& parts, comm::RankContext& context);
 
   /// Records from its making to its end, if the iteration is one to record.
@@ -50,7 +49,6 @@ class StepRecorder {
   RankParts& parts_;
   comm::RankContext& context_;
   const spec::LogSpec& log_;
-  std::unique_ptr<TraceFile> file_;
   std::unique_ptr<Trace> trace_;
   std::int64_t first_iteration_ = 0, last_iteration_ = 0, num_steps_ = 0;
   std::int64_t shift_ns_ = 0;  // to the clock of the first rank, whose zero is the start of the recording

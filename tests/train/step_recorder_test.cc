@@ -212,6 +212,31 @@ TEST(StepRecorder, AFileThatCannotBeWrittenEndsTheRunBeforeItsFirstStep) {
   EXPECT_EQ(steps, 0);
 }
 
+TEST(StepRecorder, ARunThatRecordsNothingLeavesNoFile) {
+  const TemporaryFolder folder;
+  spec::RunSpec run = recorded_run(folder / "trace.json", {1, 1, 2, false, 1});
+  SmallOptions options = sequences();
+  options.hooks.after_step = [&](RankParts&, const StepReport&) { throw Error("stopped"); };
+  EXPECT_THROW(train_small(run, options), Error);
+  EXPECT_FALSE(std::filesystem::exists(folder / "trace.json"));
+  // What stood there before stays.
+  std::ofstream(folder / "trace.json") << "kept";
+  EXPECT_THROW(train_small(run, options), Error);
+  std::string text;
+  std::ifstream(folder / "trace.json") >> text;
+  EXPECT_EQ(text, "kept");
+}
+
+TEST(StepRecorder, AFullDiskIsToldAsTheWritingOfTheRecording) {
+  spec::RunSpec run = recorded_run("/dev/full", {1, 1, 2, false, 1});
+  try {
+    train_small(run, sequences());
+    FAIL() << "was accepted";
+  } catch (const IoError& error) {
+    EXPECT_EQ(std::string(error.what()), "--trace /dev/full: cannot write: No space left on device");
+  }
+}
+
 TEST(StepRecorder, ARunThatEndsEarlyTellsWhatItHas) {
   const TemporaryFolder folder;
   spec::RunSpec run = recorded_run(folder / "trace.json", {1, 2, 1, false, 2});

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "config/option_table.h"
 #include "config/text_value.h"
 
 namespace megatron::cli {
@@ -21,11 +22,18 @@ constexpr const char* kUsage =
     "       megatron bench comm [--world-size N] [--repeats R] [--json]\n\n"
     "Options of a run are in `megatron options`.";
 
-constexpr std::int64_t kMostThreads = 512, kMostRepeats = 10000, kMostElements = std::int64_t{1} << 32;
+constexpr std::int64_t kMostRepeats = 10000, kMostElements = std::int64_t{1} << 32;
 
-std::int64_t largest(const std::string& name) {
-  if (name == "--threads-per-rank" || name == "--world-size") return kMostThreads;
-  return name == "--repeats" ? kMostRepeats : kMostElements;
+struct Range {
+  std::int64_t least, most;
+};
+
+/// Of an option that runs have too, theirs.
+Range range_of(const std::string& name) {
+  const config::OptionTable table;
+  if (const config::Option* option = table.find(name); option != nullptr && option->min && option->max)
+    return {static_cast<std::int64_t>(*option->min), static_cast<std::int64_t>(*option->max)};
+  return {1, name == "--repeats" ? kMostRepeats : kMostElements};
 }
 
 }  // namespace
@@ -48,9 +56,9 @@ BenchNumbers::BenchNumbers(Arguments args, std::vector<std::pair<std::string, st
     if (equals == std::string::npos && i + 1 == args.size()) throw ConfigError(name + ": a value is missing");
     const std::string text = equals == std::string::npos ? args[++i] : args[i].substr(equals + 1);
     const auto number = config::parse_integer(text);
-    const std::int64_t most = largest(name);
-    if (!number.has_value() || *number < 1 || *number > most)
-      throw ConfigError(str_cat(name, " ", text, ": must be a whole number from 1 to ", most));
+    const Range range = range_of(name);
+    if (!number.has_value() || *number < range.least || *number > range.most)
+      throw ConfigError(str_cat(name, " ", text, ": must be a whole number from ", range.least, " to ", range.most));
     value = *number;
   }
 }

@@ -14,8 +14,8 @@ namespace megatron::cli {
 /// "--name value" pairs, flags and "--json", for the benchmarks that have a handful of numbers.
 class BenchNumbers {
  public:
-  /// `defaults`: the names that are known. Throws ConfigError for another name, or a value that is no whole number from
-  /// 1 to 512 (threads, ranks), 10000 (repeats) or 2³² (others).
+  /// `defaults`: the names that are known. Throws ConfigError for another name, or a value that is no whole number in
+  /// its range: that of a run's option of the name, else from 1 to 10000 (repeats) or 2³² (others).
   BenchNumbers(Arguments args, std::vector<std::pair<std::string, std::int64_t>> defaults,
                std::vector<std::string> flags = {});
   std::int64_t& at(const std::string& name);

@@ -22,8 +22,9 @@
 namespace megatron::cli {
 namespace {
 
+/// Of so many threads; 0: all usable cores, as --threads-per-rank has it.
 kernels::Executor make_executor(std::int64_t threads) {
-  return {tensor::Allocator::create(Device::cpu), static_cast<int>(threads)};
+  return {tensor::Allocator::create(Device::cpu), threads == 0 ? train::usable_cores() : static_cast<int>(threads)};
 }
 
 Tensor random_tensor(kernels::Executor& exec, const Shape& shape, std::uint64_t stream) {
@@ -130,8 +131,7 @@ double library_matmul_peak(std::int64_t threads, DType type) {
 }
 
 int bench_matmul(Arguments args) {
-  BenchNumbers numbers(args,
-                       {{"--m", 1024}, {"--n", 3072}, {"--k", 768}, {"--threads-per-rank", train::usable_cores()}},
+  BenchNumbers numbers(args, {{"--m", 1024}, {"--n", 3072}, {"--k", 768}, {"--threads-per-rank", 0}},
                        {"--bf16", "--fp16"});
   if (numbers.given("--bf16") && numbers.given("--fp16")) throw ConfigError("--bf16 and --fp16: choose one of them");
   const DType type = numbers.given("--bf16")   ? DType::bfloat16
@@ -156,7 +156,7 @@ int bench_attention(Arguments args) {
                               {"--groups", 12},
                               {"--head-size", 64},
                               {"--batch", 1},
-                              {"--threads-per-rank", train::usable_cores()}});
+                              {"--threads-per-rank", 0}});
   const std::int64_t s = numbers.at("--seq-length"), h = numbers.at("--heads"), g = numbers.at("--groups");
   const std::int64_t d = numbers.at("--head-size"), b = numbers.at("--batch");
   require_memory(real(b) * real(s) * (4 * real(h) * real(d) + 4 * real(g) * real(d) + real(h)));
@@ -193,7 +193,7 @@ int bench_attention(Arguments args) {
 }
 
 int bench_optimizer(Arguments args) {
-  BenchNumbers numbers(args, {{"--parameters", 32'000'000}, {"--threads-per-rank", train::usable_cores()}});
+  BenchNumbers numbers(args, {{"--parameters", 32'000'000}, {"--threads-per-rank", 0}});
   const std::int64_t n = round_up(numbers.at("--parameters"), 64);
   require_memory(4.0 * real(n));
   kernels::Executor exec = make_executor(numbers.at("--threads-per-rank"));

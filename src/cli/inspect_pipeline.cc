@@ -106,10 +106,19 @@ void check_limit(const schedule::Program& program, double limit, double kept) {
   }
 }
 
+/// The file is a part of the command line: whatever is wrong with it is a mistake in that.
+schedule::Program program_of(const std::string& path) {
+  try {
+    return schedule::read_program(path);
+  } catch (const Error& error) {
+    throw ConfigError(str_cat("--pipeline-schedule-file ", error.what()));
+  }
+}
+
 /// A program from a file; other options may name its sizes, and must be right.
 int show_file(const Own& own) {
   const std::string path = own.at("--pipeline-schedule-file");
-  const schedule::Program program = schedule::read_program(path);
+  const schedule::Program program = program_of(path);
   const auto expect = [&](const char* option, std::int64_t is) {
     if (number_of(own, option, is, kMostPasses) != is)
       throw ConfigError(str_cat(option, " ", own.at(option), ": ", path, " has ", is));

@@ -39,7 +39,10 @@ spec::PipelineTimes parse_times(const std::string& text, const std::string& wher
 /// The lines of a file of times: one for all ranks, one per rank, or one per virtual stage.
 std::vector<spec::PipelineTimes> read_times_file(const std::string& path, const spec::StagePlacement& placement) {
   std::ifstream in(path);
-  if (!in) throw IoError(str_cat("--times-file ", path, ": cannot be read"));
+  const auto check = [&](bool good) {
+    if (!good) throw ConfigError(str_cat("--times-file ", path, ": cannot be read"));
+  };
+  check(in.is_open());
   std::vector<spec::PipelineTimes> lines;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -48,6 +51,7 @@ std::vector<spec::PipelineTimes> read_times_file(const std::string& path, const 
     if (begin == std::string::npos || line[begin] == '#') continue;
     lines.push_back(parse_times(line, str_cat("--times-file ", path, ", line ", number), false));
   }
+  check(!in.bad());  // a folder, which opens
   const std::int64_t count = std::ssize(lines);
   if (count != 1 && count != placement.num_ranks && count != placement.num_stages())
     throw ConfigError(str_cat("--times-file ", path, ": ", count, " lines of times; 1 or one per rank (",

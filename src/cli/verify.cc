@@ -80,8 +80,11 @@ void print_report(const train::VerifyReport& report, bool json) {
 
 int verify(const config::ParsedRun& parsed) {
   const std::string folder = own_value(parsed, "--hf"), file = own_value(parsed, "--reference");
-  refuse_described_options(parsed, {"--make-vocab-size-divisible-by", "--micro-batch-size"},
-                           "model, data and training come from --hf and --reference");
+  refuse_described_options(
+      parsed,
+      {"--make-vocab-size-divisible-by", "--micro-batch-size", "--recompute-granularity", "--recompute-activations",
+       "--recompute-method", "--recompute-num-layers", "--recompute-modules", "--distribute-saved-activations"},
+      "model, data and training come from --hf and --reference");
   print_notices(parsed);
   const interop::HuggingFaceModel model(folder);
   const interop::ReferenceCase reference(file);

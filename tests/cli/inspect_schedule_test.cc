@@ -82,6 +82,30 @@ TEST(InspectPipeline, SearchesWithinAMemoryLimit) {
   EXPECT_NE(refused.output.find("smallest feasible limit of 8 ranks is 0.5"), std::string::npos) << refused.output;
 }
 
+/// Files of times and schedules belong to the command line: whatever is wrong with them has exit status 2.
+TEST(InspectPipeline, BadFilesAreMistakesOfTheCommandLine) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "megatron_inspect_bad_files_test";
+  std::filesystem::create_directories(folder);
+  const auto write = [&](const char* name, const char* text) {
+    std::ofstream(folder / name) << text;
+    return (folder / name).string();
+  };
+  const std::string two_stages = "pipeline --schedule 1f1b --stages 2 --micro-batches 4 --times-file ";
+  const std::pair<std::string, const char*> refused[] = {
+      {two_stages + (folder / "missing").string(), "missing: cannot be read"},
+      {two_stages + folder.string(), ": cannot be read"},
+      {two_stages + write("words", "a,b\n"), "words, line 1: must be F,I,W"},
+      {two_stages + write("three", "1,1,1\n1,1,1\n1,1,1\n"), "3 lines of times; 1 or one per rank (2)"},
+      {"pipeline --pipeline-schedule-file " + (folder / "missing").string(), "missing: cannot be read"},
+      {"pipeline --pipeline-schedule-file " + (folder / "words").string(), "words: line 1: 'a' is not an instruction"}};
+  for (const auto& [words, text] : refused) {
+    const Result result = inspect(words);
+    EXPECT_EQ(result.status, 2) << result.output;
+    EXPECT_NE(result.output.find(text), std::string::npos) << result.output;
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(InspectPipeline, ProgramsAsFiles) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "megatron_inspect_pipeline_test";
   std::filesystem::create_directories(folder);

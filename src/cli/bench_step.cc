@@ -11,8 +11,8 @@
 #include "config/text_value.h"
 #include "train/assemble.h"
 #include "train/bench.h"
+#include "train/output_file.h"
 #include "train/step_profile.h"
-#include "train/trace_file.h"
 
 namespace megatron::cli {
 namespace {
@@ -221,7 +221,7 @@ int bench_step(Arguments args) {
   log.profile = log.profile || request.profile;
   if (request.trace.has_value()) log.trace = request.trace;
   // A file that cannot be written is told before anything has been trained.
-  if (log.trace.has_value() && is_first_process()) train::TraceFile::check_writable(*log.trace);
+  if (log.trace.has_value() && is_first_process()) train::check_writable("--trace", *log.trace);
   const train::BenchResult r = train::bench_step(parsed.spec, request.warmup, request.steps, request.quick_peak);
   if (!is_first_process()) return 0;
   // oneDNN last: its threads stay. Processes of other machines cannot take part in one product.

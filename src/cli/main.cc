@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,8 @@ int run(const Command& command, const std::vector<std::string>& args) {
     return print_command_help(command);
   try {
     return command.run(args);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory: this machine cannot hold what the options ask for", 1);
   } catch (const std::exception& error) {
     return fail(error.what(), megatron::exit_status(error));
   }

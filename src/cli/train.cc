@@ -10,9 +10,9 @@
 #include "config/derive.h"
 #include "config/parse.h"
 #include "spec/batch_schedule.h"
+#include "train/output_file.h"
 #include "train/run_log.h"
 #include "train/signals.h"
-#include "train/trace_file.h"
 #include "train/trainer.h"
 
 namespace megatron::cli {
@@ -60,6 +60,11 @@ train::Process make_process(config::ParsedRun& parsed, metrics::Console& console
   process.data = train::open_datasets(process.run, process.tokenizer.get(), data::requested_samples(process.run.batch));
   if (print) console.line(process.data.report.text());
   return process;
+}
+
+void check_outputs(const spec::RunSpec& run) {
+  if (run.log.trace.has_value()) train::check_writable("--trace", *run.log.trace);
+  if (!run.parallel.schedule_out.empty()) train::check_writable("--pipeline-schedule-out", run.parallel.schedule_out);
 }
 
 /// The last words of a run and its exit status.
@@ -133,10 +138,11 @@ int run_train(Arguments args) {
   train::Process process;
   std::unique_ptr<comm::World> world;
   try {
+    train::check_thread_ranks(parsed.spec);
     process = make_process(parsed, console, print);
     process.stop_signal = &signals.flag();
     // A file that cannot be written is told before anything has been trained.
-    if (print && process.run.log.trace.has_value()) train::TraceFile::check_writable(*process.run.log.trace);
+    if (print) check_outputs(process.run);
     world = train::create_world(process.run, process.stop_signal, [&signals] { signals.finish(); });
   } catch (const Error& error) {
     return tell_once(error, &signals.flag());

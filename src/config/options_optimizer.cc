@@ -179,8 +179,9 @@ std::vector<Option> muon_rows() {
        {"shape_scaling", spec::MuonScaleMode::shape_scaling}},
       "Factor on an update: sqrt(max(out, in)), sqrt(out/in) or sqrt(max(1, out/in))."));
   add(value(
-      "--muon-extra-scale-factor", [](Draft & d) -> auto& { return d.run.optimizer.muon.extra_scale_factor; },
-      "Another factor on every update."));
+          "--muon-extra-scale-factor", [](Draft & d) -> auto& { return d.run.optimizer.muon.extra_scale_factor; },
+          "Another factor on every update.")
+          .above(0));
   add(choice(
       "--muon-coefficient-type", [](Draft & d) -> auto& { return d.run.optimizer.muon.coefficients; },
       {{"simple", spec::MuonCoefficients::simple},

@@ -38,7 +38,8 @@ void weight_decay(RuleContext& c) {
   if (!o.start_weight_decay || !o.end_weight_decay) {
     c.error({"--weight-decay-incr-style"}, "needs --start-weight-decay and --end-weight-decay");
   } else if (*o.start_weight_decay > *o.end_weight_decay) {
-    c.error({"--start-weight-decay", "--end-weight-decay"}, "the weight decay may only grow");
+    c.error({"--start-weight-decay", "--end-weight-decay"},
+            str_cat("the weight decay may only grow; nearest: --end-weight-decay ", *o.start_weight_decay));
   }
 }
 

@@ -52,13 +52,16 @@ void count_stages(const ParsedRun& run, Summary& out) {
 /// Of a batch that changes, at most as many are told.
 constexpr std::size_t kMostBatchSizes = 1000;
 
+/// More than a part that is not built: counts of it may not exist.
+bool has_mistakes(const ParsedRun& run) { return !run.errors.empty() || !run.refused.empty(); }
+
 void derive_lengths(const ParsedRun& run, Summary& out) {
   const auto& b = run.spec.batch;
   const auto& o = run.spec.optimizer;
   const std::int64_t step = b.global_batch_size;
   if (step == 0) return;
   spec::BatchSpec batch = b;
-  if (!run.errors.empty()) batch.samples_per_round = 0;  // sizes that the ranks cannot share are taken as they are
+  if (has_mistakes(run)) batch.samples_per_round = 0;  // sizes that the ranks cannot share are taken as they are
   const spec::BatchSchedule schedule(batch);
   if (!schedule.is_constant())
     for (const spec::BatchStretch& stretch : schedule.trajectory(spec::train_iterations(batch)))
@@ -84,7 +87,7 @@ void derive_lengths(const ParsedRun& run, Summary& out) {
 }
 
 void estimate_costs(const ParsedRun& run, Summary& out) {
-  if (!run.errors.empty() || !out.has_model || run.spec.batch.num_micro_batches == 0) return;
+  if (has_mistakes(run) || !out.has_model || run.spec.batch.num_micro_batches == 0) return;
   if (run.described.moe.num_experts || run.described.mla.enabled || run.described.mtp_num_layers > 0 ||
       run.spec.parallel.context_parallel > 1 || !run.described.linear_attention.variant.empty() ||
       run.described.attention_output_gate)

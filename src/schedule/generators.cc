@@ -91,14 +91,16 @@ Program interleaved(int num_ranks, int num_chunks, std::int64_t num_micro_batche
 std::string interleaving_problem(int num_ranks, std::int64_t num_micro_batches, std::int64_t group_size) {
   if (num_micro_batches < num_ranks)
     return str_cat("the interleaved schedule needs at least as many micro-batches as pipeline ranks: ",
-                   num_micro_batches, " < ", num_ranks);
+                   num_micro_batches, " < ", num_ranks, "; nearest: ", num_ranks);
   if (group_size < num_ranks || group_size > num_micro_batches)
     return str_cat("a group of ", group_size, " micro-batches must lie between the pipeline size ", num_ranks,
-                   " and the number of micro-batches ", num_micro_batches);
+                   " and the number of micro-batches ", num_micro_batches,
+                   "; nearest: ", group_size < num_ranks ? num_ranks : num_micro_batches);
   const std::int64_t rest = num_micro_batches % group_size;
   if (rest > 0 && rest < num_ranks)
     return str_cat(num_micro_batches, " micro-batches in groups of ", group_size, " leave a last group of ", rest,
-                   ", fewer than the pipeline size ", num_ranks);
+                   ", fewer than the pipeline size ", num_ranks, "; nearest: ", num_micro_batches - rest, " or ",
+                   num_micro_batches - rest + num_ranks, " micro-batches");
   return {};
 }
 

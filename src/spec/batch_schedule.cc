@@ -198,7 +198,8 @@ void check(const BatchRampup& r) {
     throw ConfigError(str_cat("the increment must be at least 1, not ", r.increment, "; nearest: 1"));
   if (r.samples < 1) throw ConfigError(str_cat("the ramp needs at least 1 sample, not ", r.samples, "; nearest: 1"));
   if (r.start >= r.target)
-    throw ConfigError(str_cat("the start batch ", r.start, " must be below the global batch ", r.target));
+    throw ConfigError(str_cat("the start batch ", r.start, " must be below the global batch ", r.target,
+                              "; nearest: a global batch of ", r.start + r.increment));
   const std::int64_t range = r.target - r.start;
   if (range % r.increment != 0)
     throw ConfigError(str_cat("from ", r.start, " to ", r.target, " is not a whole number of increments of ",

@@ -59,15 +59,24 @@ Ranges split_first_last(const LayerSplit& s) {
   return number_layers(chunks);
 }
 
+/// Numbers of layers that would divide, where `total` counts the parts that count as layers.
+std::string nearest_layers(const LayerSplit& s, std::int64_t total) {
+  const std::int64_t step = std::int64_t{s.pipeline_parallel} * s.chunks;
+  const std::int64_t below = total / step * step - (total - s.num_layers);
+  return below > 0 ? str_cat("; nearest: ", below, " or ", below + step, " layers")
+                   : str_cat("; nearest: ", below + step, " layers");
+}
+
 Ranges split_even(const LayerSplit& s) {
   const std::int64_t total = s.num_layers + (s.account_for_embedding ? 1 : 0) + (s.account_for_loss ? 1 : 0);
   const char* counted = accounts(s) ? " layers (embedding and loss counted as asked)" : " layers";
   if (total % s.pipeline_parallel != 0)
-    throw ConfigError(str_cat(total, counted, " not divisible by pipeline size ", s.pipeline_parallel));
+    throw ConfigError(
+        str_cat(total, counted, " not divisible by pipeline size ", s.pipeline_parallel, nearest_layers(s, total)));
   const std::int64_t per_rank = total / s.pipeline_parallel;
   if (per_rank % s.chunks != 0)
     throw ConfigError(str_cat(s.num_layers, " layers over pipeline size ", s.pipeline_parallel, " = ", per_rank,
-                              " per rank, not divisible by ", s.chunks, " virtual stages"));
+                              " per rank, not divisible by ", s.chunks, " virtual stages", nearest_layers(s, total)));
   std::vector<std::vector<std::int64_t>> counts(
       static_cast<std::size_t>(s.pipeline_parallel),
       std::vector<std::int64_t>(static_cast<std::size_t>(s.chunks), per_rank / s.chunks));

@@ -35,7 +35,17 @@ std::int64_t sum_over(kernels::Executor& exec, const mesh::Group& group, std::in
   return std::as_const(tensor = group.all_reduce(std::move(tensor), label)).data<std::int64_t>()[0];
 }
 
+bool uses_mpi(const spec::RunSpec& run) {
+  return run.distributed_backend.has_value() ? *run.distributed_backend == "mpi" : comm::launcher_world_size() > 0;
+}
+
 }  // namespace
+
+void check_thread_ranks(const spec::RunSpec& run) {
+  if (!uses_mpi(run) && run.parallel.world_size > kMaxThreadRanks)
+    throw ConfigError(str_cat("--world-size ", run.parallel.world_size, ": one process runs at most ", kMaxThreadRanks,
+                              " ranks as threads; start more with mpirun or srun"));
+}
 
 std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::atomic<int>* stop_signal,
                                           std::function<void()> on_failure) {
@@ -46,13 +56,8 @@ std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::a
   options.timeout_seconds =
       run.parallel.distributed_timeout_seconds.value_or(60.0 * run.parallel.distributed_timeout_minutes);
   if (run.fault.inject_fault.has_value()) options.faults = comm::parse_fault_plan(*run.fault.inject_fault);
-  const int launched = comm::launcher_world_size();
-  const bool mpi = run.distributed_backend.has_value() ? *run.distributed_backend == "mpi" : launched > 0;
-  if (!mpi && options.world_size > kMaxThreadRanks)
-    throw ConfigError(str_cat("--world-size ", options.world_size, ": one process runs at most ", kMaxThreadRanks,
-                              " ranks as threads; start more with mpirun or srun"));
-  if (!mpi) return comm::create_local_world(options);
-  return comm::create_mpi_world(options);
+  check_thread_ranks(run);
+  return uses_mpi(run) ? comm::create_mpi_world(options) : comm::create_local_world(options);
 }
 
 std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec& run) {

@@ -21,6 +21,8 @@
 
 namespace megatron::train {
 
+/// Throws ConfigError where the run would have more ranks as threads than one process can have.
+void check_thread_ranks(const spec::RunSpec& run);
 /// Ranks as MPI processes under mpirun or srun or with --distributed-backend mpi, else as threads of this process.
 /// Throws ConfigError when the launcher's number of processes is not the run's world size. `is_main` of the result's
 /// process prints. `stop_signal` and `on_failure` as in comm::WorldOptions.

@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "kernels/bandwidth.h"
 #include "kernels/peak.h"
+#include "train/output_file.h"
 #include "train/step_summary.h"
 #include "train/trace_file.h"
 
@@ -92,7 +93,7 @@ std::string rank_name(const mesh::Mesh& mesh) {
 
 StepRecorder::StepRecorder(RankParts& parts, comm::RankContext& context)
     : parts_(parts), context_(context), log_(parts.run().log) {
-  if (log_.trace.has_value() && parts.is_main()) TraceFile::check_writable(*log_.trace);
+  if (log_.trace.has_value() && parts.is_main()) check_writable("--trace", *log_.trace);
 }
 
 StepRecorder::Step::Step(StepRecorder& recorder, std::int64_t iteration) : recorder_(nullptr) {

@@ -1,7 +1,6 @@
 #include "train/trace_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -64,14 +63,6 @@ std::string arguments_of(const TraceEvent& event) {
 TraceFile::TraceFile(std::string path) : path_(std::move(path)) {
   fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("open");
-}
-
-void TraceFile::check_writable(const std::string& path) {
-  struct stat found {};
-  const bool exists = ::stat(path.c_str(), &found) == 0;
-  if (exists && S_ISFIFO(found.st_mode)) return;  // opening it would end its reader
-  { const TraceFile file(path); }
-  if (!exists) ::unlink(path.c_str());
 }
 
 TraceFile::~TraceFile() {

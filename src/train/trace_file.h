@@ -15,8 +15,6 @@ class TraceFile {
  public:
   /// Opens `path` for writing, its old content stays until begin(). Throws IoError.
   explicit TraceFile(std::string path);
-  /// Throws the same IoError where `path` cannot be opened, and leaves everything as it was.
-  static void check_writable(const std::string& path);
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;

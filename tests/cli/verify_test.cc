@@ -176,6 +176,24 @@ TEST_F(Verify, ASingleFarElementAndTheUnstableOnes) {
   EXPECT_FALSE(run(stable, 0, 0.001).at("ok"));
 }
 
+/// What is computed again has the same bits, so the report is the same to the letter.
+TEST_F(Verify, RecomputeChangesNothing) {
+  const std::string model = golden("llama");
+  MEGATRON_REQUIRE_REFERENCE(fs::path(model));
+  const std::string reference = model + "/case.safetensors";
+  const Result plain = verify(arguments(model, reference, "--json --tensor-model-parallel-size 2"));
+  ASSERT_EQ(plain.status, 0) << plain.all;
+  for (const char* recompute :
+       {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+        "--recompute-granularity full --recompute-method block --recompute-num-layers 1 --distribute-saved-activations",
+        "--recompute-granularity selective --recompute-modules layernorm mlp", "--recompute-activations"}) {
+    const Result again =
+        verify(arguments(model, reference, std::string("--json --tensor-model-parallel-size 2 ") + recompute));
+    EXPECT_EQ(again.status, 0) << again.all;
+    EXPECT_EQ(again.out, plain.out) << recompute;
+  }
+}
+
 TEST_F(Verify, KeysThatAreNotThereAreNotCompared) {
   const std::string model = golden("llama");
   MEGATRON_REQUIRE_REFERENCE(fs::path(model));

@@ -1,6 +1,43 @@
 #include "config/option_table.h"
 
 namespace megatron::config {
+namespace {
+
+/// What data-parallel ranks exchange and share out.
+std::vector<Option> data_parallel_rows() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(value(
+          "--ddp-bucket-size", [](Draft & d) -> auto& { return d.run.parallel.ddp_bucket_size; },
+          "Elements of a gradient bucket; unset: max(40e6, 1e6 x data parallel size).")
+          .in("elements")
+          .at_least(1));
+  add(flag(
+      "--use-distributed-optimizer", [](Draft & d) -> auto& { return d.run.parallel.use_distributed_optimizer; },
+      "Optimizer state is shared out over data-parallel ranks (ZeRO-1)."));
+  add(flag(
+      "--use-megatron-fsdp", [](Draft & d) -> auto& { return d.run.parallel.use_megatron_fsdp; },
+      "Data-parallel ranks share out what --data-parallel-sharding-strategy names."));
+  add(choice(
+      "--data-parallel-sharding-strategy",
+      [](Draft & d) -> auto& { return d.run.parallel.data_parallel_sharding_strategy; },
+      {{"no_shard", spec::ShardingStrategy::no_shard},
+       {"optim", spec::ShardingStrategy::optim},
+       {"optim_grads", spec::ShardingStrategy::optim_grads},
+       {"optim_grads_params", spec::ShardingStrategy::optim_grads_params}},
+      "With --use-megatron-fsdp: ZeRO-0, 1, 2 or 3."));
+  add(flag(
+          "--reduce-every-microbatch", [](Draft & d) -> auto& { return d.run.parallel.reduce_every_microbatch; },
+          "Gradients are added over data-parallel ranks after every micro-batch, as optim_grads does: same bits then.")
+          .our_own());
+  add(off_flag(
+          "--no-overlap", "overlap", [](Draft & d) -> auto& { return d.run.parallel.overlap; },
+          "Gradients are reduced after backward, parameters gathered before forward; same bits, for comparison.")
+          .our_own());
+  return rows;
+}
+
+}  // namespace
 
 std::vector<Option> parallel_options() {
   std::vector<Option> rows;
@@ -50,33 +87,7 @@ std::vector<Option> parallel_options() {
   add(flag(
       "--use-tp-pp-dp-mapping", [](Draft & d) -> auto& { return d.run.parallel.use_tp_pp_dp_mapping; },
       "Pipeline neighbours before data-parallel neighbours in the rank order."));
-  add(value(
-          "--ddp-bucket-size", [](Draft & d) -> auto& { return d.run.parallel.ddp_bucket_size; },
-          "Elements of a gradient bucket; unset: max(40e6, 1e6 x data parallel size).")
-          .in("elements")
-          .at_least(1));
-  add(flag(
-      "--use-distributed-optimizer", [](Draft & d) -> auto& { return d.run.parallel.use_distributed_optimizer; },
-      "Optimizer state is shared out over data-parallel ranks (ZeRO-1)."));
-  add(flag(
-      "--use-megatron-fsdp", [](Draft & d) -> auto& { return d.run.parallel.use_megatron_fsdp; },
-      "Data-parallel ranks share out what --data-parallel-sharding-strategy names."));
-  add(choice(
-      "--data-parallel-sharding-strategy",
-      [](Draft & d) -> auto& { return d.run.parallel.data_parallel_sharding_strategy; },
-      {{"no_shard", spec::ShardingStrategy::no_shard},
-       {"optim", spec::ShardingStrategy::optim},
-       {"optim_grads", spec::ShardingStrategy::optim_grads},
-       {"optim_grads_params", spec::ShardingStrategy::optim_grads_params}},
-      "With --use-megatron-fsdp: ZeRO-0, 1, 2 or 3."));
-  add(flag(
-          "--reduce-every-microbatch", [](Draft & d) -> auto& { return d.run.parallel.reduce_every_microbatch; },
-          "Gradients are added over data-parallel ranks after every micro-batch, as optim_grads does: same bits then.")
-          .our_own());
-  add(off_flag(
-          "--no-overlap", "overlap", [](Draft & d) -> auto& { return d.run.parallel.overlap; },
-          "Gradients are reduced after backward, parameters gathered before forward; same bits, for comparison.")
-          .our_own());
+  for (Option& row : data_parallel_rows()) rows.push_back(std::move(row));
   add(text_choice(
       "--distributed-backend", [](Draft & d) -> auto& { return d.switches.distributed_backend; },
       {"nccl", "gloo", "local", "mpi"},

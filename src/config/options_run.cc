@@ -20,6 +20,46 @@ Option rampup_row() {
   return o;
 }
 
+std::vector<Option> precision_rows() {
+  std::vector<Option> rows;
+  auto add = [&rows](Option&& o) { rows.push_back(std::move(o)); };
+  add(flag(
+      "--bf16", [](Draft & d) -> auto& { return d.switches.bf16; },
+      "bfloat16 weights and activations; main weights, gradients, optimizer state and sums in float32."));
+  add(flag(
+      "--fp16", [](Draft & d) -> auto& { return d.switches.fp16; }, "The same in float16, with a loss scale."));
+  add(flag(
+      "--fp32-residual-connection", [](Draft & d) -> auto& { return d.run.numerics.fp32_residual_connection; },
+      "The residual stream stays in float32 beside 16-bit layers."));
+  add(flag(
+      "--grad-reduce-in-bf16", [](Draft & d) -> auto& { return d.run.numerics.grad_reduce_in_bf16; },
+      "Gradients are rounded to bfloat16 for the reduction over data parallelism, added in float32 and rounded "
+      "again."));
+  add(value(
+          "--loss-scale", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.constant; },
+          "With --fp16: a constant factor on the loss; unset: one that follows overflows.")
+          .above(0));
+  add(value(
+          "--initial-loss-scale", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.initial; },
+          "With --fp16: where the factor on the loss starts.")
+          .above(0));
+  add(value(
+          "--min-loss-scale", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.minimum; },
+          "With --fp16: below which it does not fall.")
+          .above(0));
+  add(value(
+          "--loss-scale-window", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.window; },
+          "With --fp16: steps without an overflow before it doubles.")
+          .in("steps")
+          .at_least(1));
+  add(value(
+          "--hysteresis", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.hysteresis; },
+          "With --fp16: overflows before it halves.")
+          .in("overflows")
+          .at_least(1));
+  return rows;
+}
+
 }  // namespace
 
 std::vector<Option> batch_options() {
@@ -219,40 +259,7 @@ std::vector<Option> log_options() {
   add(value(
           "--seed", [](Draft & d) -> auto& { return d.run.numerics.seed; }, "Seed of weights, dropout and data order.")
           .at_least(1));
-  add(flag(
-      "--bf16", [](Draft & d) -> auto& { return d.switches.bf16; },
-      "bfloat16 weights and activations; main weights, gradients, optimizer state and sums in float32."));
-  add(flag(
-      "--fp16", [](Draft & d) -> auto& { return d.switches.fp16; }, "The same in float16, with a loss scale."));
-  add(flag(
-      "--fp32-residual-connection", [](Draft & d) -> auto& { return d.run.numerics.fp32_residual_connection; },
-      "The residual stream stays in float32 beside 16-bit layers."));
-  add(flag(
-      "--grad-reduce-in-bf16", [](Draft & d) -> auto& { return d.run.numerics.grad_reduce_in_bf16; },
-      "Gradients are rounded to bfloat16 for the reduction over data parallelism, added in float32 and rounded "
-      "again."));
-  add(value(
-          "--loss-scale", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.constant; },
-          "With --fp16: a constant factor on the loss; unset: one that follows overflows.")
-          .above(0));
-  add(value(
-          "--initial-loss-scale", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.initial; },
-          "With --fp16: where the factor on the loss starts.")
-          .above(0));
-  add(value(
-          "--min-loss-scale", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.minimum; },
-          "With --fp16: below which it does not fall.")
-          .above(0));
-  add(value(
-          "--loss-scale-window", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.window; },
-          "With --fp16: steps without an overflow before it doubles.")
-          .in("steps")
-          .at_least(1));
-  add(value(
-          "--hysteresis", [](Draft & d) -> auto& { return d.run.numerics.loss_scale.hysteresis; },
-          "With --fp16: overflows before it halves.")
-          .in("overflows")
-          .at_least(1));
+  for (Option& row : precision_rows()) rows.push_back(std::move(row));
   add(value(
           "--inject-fault", [](Draft & d) -> auto& { return d.run.fault.inject_fault; },
           "Fault that the run does to itself, for tests.")

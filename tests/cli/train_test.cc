@@ -150,8 +150,9 @@ TEST(CliTrain, ALengthWithoutAStepOnlyEvaluates) {
   EXPECT_NE(none.out.find("training is skipped: --train-iters 0 is less than one step"), std::string::npos) << none.out;
   EXPECT_FALSE(std::filesystem::exists(folder / "saved/latest_checkpointed_iteration.txt"));
   const auto evaluation = [&](const char* name) {
-    for (const json& record : read_log(folder / name))
-      if (record.contains("validation_loss")) return record["validation_loss"];
+    std::ifstream in(folder / name);  // without a step there is no summary either
+    for (std::string line; std::getline(in, line);)
+      if (json record = json::parse(line); record.contains("validation_loss")) return record["validation_loss"];
     return json();
   };
   EXPECT_FALSE(evaluation("none").is_null());

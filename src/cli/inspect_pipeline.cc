@@ -157,6 +157,9 @@ int show_schedule(const Own& own) {
   const double limit = limit_of(own);
   if (limit > 0.0) p.pipeline_memory_limit = limit;
   const ReportOptions options = read_report_options(own, p.placement());
+  if (options.times_differ)
+    for (const schedule::PassTimes& t : options.durations.of_stage)
+      p.pipeline_stage_times.push_back({t.forward, t.backward_input, t.backward_weight, options.durations.message});
   const schedule::Program program = schedule::training_passes(p, m, options.kept_after_input_grad);
   check_limit(program, limit, options.kept_after_input_grad);
   print_pipeline_report(std::string(schedule::name_of(p.schedule)), program, options, {});

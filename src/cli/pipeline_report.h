@@ -15,6 +15,7 @@ namespace megatron::cli {
 struct ReportOptions {
   schedule::Durations durations;  // of stages, already with the share that a stage has of its rank
   bool times_given = false;
+  bool times_differ = false;           // each rank or virtual stage has its own
   double kept_after_input_grad = 1.0;  // weight of a stash between I and W
   bool with_communication = false, json = false;
   std::string svg, program_out;  // files to write; empty: none

@@ -92,7 +92,7 @@ double kept_of(const Own& own) {
 spec::PipelineTimes times_of_rank(const Own& own, const spec::StagePlacement& placement) {
   const std::vector<spec::PipelineTimes> given = given_times(own, placement);
   if (given.empty()) return {};
-  // A search knows one time per pass: the mean over the ranks.
+  // What a search starts from: the mean over the ranks.
   spec::PipelineTimes mean{0.0, 0.0, 0.0, 0.0};
   const bool per_stage = std::ssize(given) == placement.num_stages() && placement.num_chunks > 1;
   const double share = (per_stage ? placement.num_chunks : 1.0) / static_cast<double>(given.size());
@@ -114,6 +114,7 @@ ReportOptions read_report_options(const Own& own, const spec::StagePlacement& pl
   options.program_out = word_of(own, "--pipeline-schedule-out");
   const std::vector<spec::PipelineTimes> given = given_times(own, placement);
   options.times_given = !given.empty();
+  options.times_differ = given.size() > 1;
   const double share = 1.0 / placement.num_chunks;
   const spec::PipelineTimes equal;
   for (int stage = 0; stage < placement.num_stages(); ++stage) {

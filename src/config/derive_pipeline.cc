@@ -1,6 +1,7 @@
 // What follows from the options of the pipeline: its schedule, the stages of each rank, the layers of each stage.
 #include "base/check.h"
 #include "config/derive.h"
+#include "config/nearest.h"
 #include "schedule/program_text.h"
 #include "schedule/schedule_name.h"
 #include "spec/layer_split.h"
@@ -54,6 +55,10 @@ int derive_chunks(const Draft& d, int unless_given, std::string& problem) {
   } else if (total % p.pipeline_parallel != 0 || per_rank % *i.layers_per_virtual_stage != 0) {
     problem = str_cat(total, " layers do not divide into pipeline size ", p.pipeline_parallel, " x ",
                       *i.layers_per_virtual_stage, " layers per virtual stage");
+    // Layers per virtual stage that do divide, where the pipeline itself does.
+    problem += total % p.pipeline_parallel != 0
+                   ? str_cat("; nearest: ", nearest_multiples(total, p.pipeline_parallel), " layers")
+                   : str_cat("; nearest: ", nearest_divisors(*i.layers_per_virtual_stage, per_rank));
   }
   return problem.empty() ? static_cast<int>(per_rank / *i.layers_per_virtual_stage) : 0;
 }
@@ -96,8 +101,8 @@ void derive_pipeline(Draft& d, Derived& out) {
   if (m.num_layers == 0) return;
   try {
     std::vector<std::vector<spec::LayerRange>> ranges;
-    if (i.layout) {
-      ranges = spec::split_by_layout(*i.layout, p.pipeline_parallel, m.num_layers, d.described.mtp_num_layers);
+    if (p.pipeline_layout) {
+      ranges = spec::split_by_layout(*p.pipeline_layout, p.pipeline_parallel, m.num_layers, d.described.mtp_num_layers);
     } else {
       const int chunks = derive_chunks(d, named.chunks, out.split_problem);
       if (chunks == 0) return;

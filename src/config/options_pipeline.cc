@@ -8,9 +8,6 @@
 namespace megatron::config {
 namespace {
 
-constexpr const char* kNoLayouts =
-    "free pipeline layouts are not built in this version | --decoder-first-pipeline-num-layers";
-
 /// "F,I,W,communication".
 Option times_option() {
   Option o;
@@ -76,9 +73,9 @@ std::vector<Option> pipeline_options() {
       [](Draft & d) -> auto& { return d.described.interleaving.overlap_p2p; },
       "Accepted without effect: exchanges of stages always overlap. Refused with 2 ranks of virtual stages."));
   add(value(
-          "--pipeline-model-parallel-layout", [](Draft & d) -> auto& { return d.described.interleaving.layout; },
-          "What each stage holds, as E (embedding), t (layer), m (prediction layer), L (loss).")
-          .unbuilt(kNoLayouts));
+      "--pipeline-model-parallel-layout", [](Draft & d) -> auto& { return d.run.parallel.pipeline_layout; },
+      "What each virtual stage holds, in order and with bars between: E (embedding), t (layer), L (loss), repeats as "
+      "in t*3; more stages than ranks are interleaved."));
   add(value(
           "--pipeline-memory-limit", [](Draft & d) -> auto& { return d.run.parallel.pipeline_memory_limit; },
           "Stashes that zb-auto (unset: 1) or a schedule file may hold, in multiples of 1F1B's activations.")
@@ -89,6 +86,11 @@ std::vector<Option> pipeline_options() {
           "Write the program of a step to this file, again when it changes.")
           .our_own());
   add(times_option().our_own());
+  add(flag(
+          "--pipeline-post-validation", [](Draft & d) -> auto& { return d.run.parallel.pipeline_post_validation; },
+          "A stage updates its weights as soon as its own gradients are final, and takes the update back where the "
+          "norm of all stages asks for another one; same results.")
+          .our_own());
   for (Option& row : rows) row.topic = "Parallelism";
   return rows;
 }

@@ -55,7 +55,7 @@ std::string RuleContext::config_file() const {
   return found == input_.own.end() ? std::string() : found->second;
 }
 
-std::string RuleContext::mention(std::initializer_list<std::string_view> names) const {
+std::string RuleContext::mention(const std::vector<std::string_view>& names) const {
   std::string text;
   for (std::string_view name : names) {
     if (!text.empty()) text += ", ";
@@ -72,7 +72,7 @@ std::string RuleContext::mention(std::initializer_list<std::string_view> names) 
   return text;
 }
 
-void RuleContext::add(std::vector<std::string>& list, std::initializer_list<std::string_view> names,
+void RuleContext::add(std::vector<std::string>& list, const std::vector<std::string_view>& names,
                       const std::string& text) {
   const auto speaks_of = [&](std::string_view name) {
     return std::find(names.begin(), names.end(), name) != names.end() || names_option(text, name);
@@ -81,7 +81,7 @@ void RuleContext::add(std::vector<std::string>& list, std::initializer_list<std:
   list.push_back(str_cat(mention(names), ": ", text));
 }
 
-void RuleContext::error(std::initializer_list<std::string_view> names, const std::string& text) {
+void RuleContext::error(const std::vector<std::string_view>& names, const std::string& text) {
   add(findings_.errors, names, text);
 }
 

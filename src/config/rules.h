@@ -47,7 +47,10 @@ class RuleContext {
 
   /// "--a 1 (run.yaml:2), --b 2 (default), --c 3 (derived): text"; derived is what follows from other options. Nothing
   /// where the value of one of them, or of an option that the text names, was not taken: that has been reported.
-  void error(std::initializer_list<std::string_view> names, const std::string& text);
+  void error(std::initializer_list<std::string_view> names, const std::string& text) {
+    error(std::vector<std::string_view>(names), text);
+  }
+  void error(const std::vector<std::string_view>& names, const std::string& text);
   /// An error here in what Megatron-LM accepts and ignores.
   void refuse(std::initializer_list<std::string_view> names, const std::string& text);
   /// "--a and --b exclude each other", with their values before it, whatever these are.
@@ -58,8 +61,8 @@ class RuleContext {
   void notice(const std::string& text) { findings_.notices.push_back(text); }
 
  private:
-  std::string mention(std::initializer_list<std::string_view> names) const;
-  void add(std::vector<std::string>& list, std::initializer_list<std::string_view> names, const std::string& text);
+  std::string mention(const std::vector<std::string_view>& names) const;
+  void add(std::vector<std::string>& list, const std::vector<std::string_view>& names, const std::string& text);
 
   const Tables& tables_;
   const Input& input_;

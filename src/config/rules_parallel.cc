@@ -53,15 +53,6 @@ void layer_split(RuleContext& c) {
                     "; --pp-partition-method is no option that could split them"));
 }
 
-void uneven_split(RuleContext& c) {
-  const bool first_or_last =
-      c.given("--decoder-first-pipeline-num-layers") || c.given("--decoder-last-pipeline-num-layers");
-  const bool accounts =
-      c.run().parallel.account_for_embedding_in_pipeline_split || c.run().parallel.account_for_loss_in_pipeline_split;
-  if (c.given("--pipeline-model-parallel-layout") && (first_or_last || accounts))
-    c.error({"--pipeline-model-parallel-layout"}, "excludes the options that set or count single stages");
-}
-
 void saved_activations(RuleContext& c) {
   const auto& run = c.run();
   if (!run.recompute.distribute_saved_activations) return;
@@ -115,21 +106,12 @@ void context(RuleContext& c) {
 
 }  // namespace
 
-void report_split_problem(RuleContext& context, const std::string& problem) {
-  if (problem.empty()) return;
-  if (context.given("--pipeline-model-parallel-layout"))
-    context.error({"--pipeline-model-parallel-layout", "--num-layers", "--pipeline-model-parallel-size"}, problem);
-  else
-    context.error({"--num-layers", "--pipeline-model-parallel-size"}, problem);
-}
-
 std::vector<Rule> parallel_rules() {
   return {{"world", world},
           {"backend", backend},
           {"sequence parallel", sequence_parallel},
           {"layer split", layer_split},
           {"data-parallel sharding", data_parallel_sharding},
-          {"uneven", uneven_split},
           {"saved activations", saved_activations},
           {"experts", experts},
           {"context", context}};

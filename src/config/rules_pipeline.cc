@@ -19,15 +19,16 @@ constexpr std::string_view kSchedule = "--pipeline-schedule", kFile = "--pipelin
                            kStages = "--num-virtual-stages-per-pipeline-rank",
                            kLayers = "--num-layers-per-virtual-pipeline-stage",
                            kGroup = "--microbatch-group-size-per-virtual-pipeline-stage",
-                           kLimit = "--pipeline-memory-limit", kTimes = "--pipeline-times";
+                           kLimit = "--pipeline-memory-limit", kTimes = "--pipeline-times",
+                           kLayout = "--pipeline-model-parallel-layout";
 
 /// The option that asks for several stages per rank, or the schedule that needs them.
 std::string_view chunk_option(const RuleContext& c) {
-  return c.given(kStages)                              ? kStages
-         : c.given(kLayers)                            ? kLayers
-         : c.given("--pipeline-model-parallel-layout") ? "--pipeline-model-parallel-layout"
-         : c.given(kFile)                              ? kFile
-                                                       : kSchedule;
+  return c.given(kStages)   ? kStages
+         : c.given(kLayers) ? kLayers
+         : c.given(kLayout) ? kLayout
+         : c.given(kFile)   ? kFile
+                            : kSchedule;
 }
 
 void virtual_stages(RuleContext& c) {
@@ -42,6 +43,20 @@ void virtual_stages(RuleContext& c) {
     c.error({"--pipeline-model-parallel-size", "--no-overlap-p2p-communication"},
             "with 2 stages the next and the previous stage are the same rank, so exchanges of virtual stages must "
             "overlap");
+}
+
+/// A layout says all of the cut: nothing else may. Megatron-LM refuses the same.
+void layout(RuleContext& c) {
+  const auto& layout = c.run().parallel.pipeline_layout;
+  if (!layout) return;
+  for (std::string_view option : {kStages, kLayers})
+    if (c.given(option)) c.exclusive(kLayout, option);
+  for (std::string_view option : {"--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers",
+                                  "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"})
+    if (c.user_asks(option))
+      c.error({kLayout, option}, "a layout excludes the options that set or count single stages");
+  if (layout->find('m') != std::string::npos)
+    c.not_built({kLayout}, "multi-token-prediction layers (m) are not built in this version; use a layout without m");
 }
 
 /// A schedule must fit the number of stages that other options give.
@@ -80,11 +95,16 @@ void schedule_values(RuleContext& c) {
 
 std::string file_problem(const std::string& path) {
   try {
-    schedule::read_program(path);
+    schedule::read_named_program(path);
   } catch (const Error& error) {
     return error.what();
   }
   return {};
+}
+
+void post_validation(RuleContext& c) {
+  if (c.run().parallel.pipeline_post_validation && c.run().parallel.pipeline_parallel == 1)
+    c.notice("--pipeline-post-validation: without effect in a pipeline of one stage");
 }
 
 /// The program of every step must exist: Megatron-LM's rules of groups, a file's passes, the memory of zb-auto.
@@ -117,11 +137,28 @@ void program(RuleContext& c) {
 
 }  // namespace
 
+void report_split_problem(RuleContext& c, const std::string& problem) {
+  if (problem.empty()) return;
+  const auto& p = c.run().parallel;
+  std::vector<std::string_view> names = {"--num-layers", "--pipeline-model-parallel-size"};
+  const auto add_if = [&names](bool asked, std::string_view option) {
+    if (asked) names.push_back(option);
+  };
+  add_if(p.pipeline_layout.has_value(), kLayout);
+  add_if(c.user_asks(kStages), kStages);
+  add_if(c.user_asks(kLayers), kLayers);
+  add_if(p.decoder_first_pipeline_num_layers.has_value(), "--decoder-first-pipeline-num-layers");
+  add_if(p.decoder_last_pipeline_num_layers.has_value(), "--decoder-last-pipeline-num-layers");
+  add_if(p.account_for_embedding_in_pipeline_split, "--account-for-embedding-in-pipeline-split");
+  add_if(p.account_for_loss_in_pipeline_split, "--account-for-loss-in-pipeline-split");
+  if (names.size() == 2 && p.virtual_chunks > 1) names.push_back(chunk_option(c));
+  c.error(names, problem);
+}
+
 std::vector<Rule> pipeline_rules() {
-  return {{"virtual stages", virtual_stages},
-          {"schedule kind", schedule_kind},
-          {"schedule values", schedule_values},
-          {"program", program}};
+  return {{"virtual stages", virtual_stages},   {"layout", layout},
+          {"schedule kind", schedule_kind},     {"schedule values", schedule_values},
+          {"post-validation", post_validation}, {"program", program}};
 }
 
 }  // namespace megatron::config

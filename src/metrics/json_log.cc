@@ -62,6 +62,7 @@ std::string to_json(const StepRecord& record) {
   object.add("model_flops", record.model_flops);
   if (record.num_zeros) object.add("num_zeros", *record.num_zeros);
   if (record.params_norm) object.add("params_norm", *record.params_norm);
+  if (record.redone) object.add("redone", *record.redone);
   return object.finish();
 }
 

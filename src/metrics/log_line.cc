@@ -83,6 +83,7 @@ void IntervalLog::add(const StepRecord& record) {
   ++steps_;
   skipped_ += record.skipped ? 1 : 0;
   nan_ += record.nan ? 1 : 0;
+  redone_ += record.redone == true ? 1 : 0;
   all_masked_ += record.trained_tokens == 0 ? 1 : 0;
   // A NaN loss of a skipped step is shown all the same: it must not vanish from the log.
   if (record.trained_tokens > 0 && (!record.skipped || record.nan)) {
@@ -111,6 +112,7 @@ std::string IntervalLog::megatron_fields(std::chrono::system_clock::time_point n
   if (last_.params_norm) line += " params norm: " + number("%.3f", *last_.params_norm) + " |";
   line += format(" number of skipped iterations: %3lld |", wide(skipped_));
   line += format(" number of nan iterations: %3lld |", wide(nan_));
+  if (last_.redone) line += format(" number of redone iterations: %3lld |", wide(redone_));
   return line;
 }
 
@@ -156,11 +158,14 @@ void RunSummary::add(const StepRecord& record) {
   add_times(sum_, record);
   ++steps_;
   skipped_ += record.skipped ? 1 : 0;
+  redone_ += record.redone == true ? 1 : 0;
+  counts_redone_ = counts_redone_ || record.redone.has_value();
 }
 
 std::string RunSummary::text(const MemoryByKind& peak_memory) const {
-  std::string out = format(" summary: %lld iterations (%lld skipped) in ", wide(steps_), wide(skipped_)) +
-                    format_duration(sum_.step_seconds) + "\n";
+  std::string out = format(" summary: %lld iterations (%lld skipped", wide(steps_), wide(skipped_));
+  if (counts_redone_) out += format(", %lld redone", wide(redone_));
+  out += ") in " + format_duration(sum_.step_seconds) + "\n";
   if (steps_ > 0) {
     out += "   average per iteration: step (ms): " +
            number("%.1f", 1000.0 * sum_.step_seconds / static_cast<double>(steps_)) + " |" + times_text(sum_, steps_) +

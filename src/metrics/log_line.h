@@ -37,7 +37,7 @@ class IntervalLog {
 
   LogConfig config_;
   StepRecord last_, sum_;  // sum_: times, tokens, FLOPs
-  std::int64_t steps_ = 0, losses_ = 0, skipped_ = 0, nan_ = 0, all_masked_ = 0;
+  std::int64_t steps_ = 0, losses_ = 0, skipped_ = 0, nan_ = 0, redone_ = 0, all_masked_ = 0;
   double loss_sum_ = 0.0;
 };
 
@@ -59,7 +59,8 @@ class RunSummary {
  private:
   LogConfig config_;
   StepRecord sum_;
-  std::int64_t steps_ = 0, skipped_ = 0;
+  std::int64_t steps_ = 0, skipped_ = 0, redone_ = 0;
+  bool counts_redone_ = false;
 };
 
 }  // namespace megatron::metrics

@@ -33,6 +33,8 @@ struct StepRecord {
   double model_flops = 0.0;  // of the step, all ranks, by the formula (no recompute)
   bool skipped = false;      // no weight was changed
   bool nan = false;          // loss or a gradient was not finite
+  /// An update was taken back and done again, or left out; unset where stages do not update ahead.
+  std::optional<bool> redone;
   /// Trained tokens per second of this step; 0 without a time.
   double tokens_per_second() const {
     return step_seconds > 0.0 ? static_cast<double>(trained_tokens) / step_seconds : 0.0;

@@ -129,7 +129,7 @@ Tensor TransformerStage::forward_body(nn::Pass& pass, const Tensor& input, Stage
     hidden = embedding_->forward(pass);
   }
   MEGATRON_CHECK_EQ(hidden.size(0), pass.batch.shard_end - pass.batch.shard_begin, "rows of the stage's input");
-  if (layout_.first_layer == 0) observe(pass, 0, hidden);
+  if (layout_.first) observe(pass, 0, hidden);
   stash.blocks.resize(pass.keep_stash ? blocks_.size() : 0);
   std::int64_t done = 0;
   if (pass.keep_stash) {

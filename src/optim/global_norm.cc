@@ -30,9 +30,8 @@ void add_piece(kernels::Executor& exec, int num_dims, const spec::FlatPiece& pie
     kernels::add_squared_norm(exec, part.slice(0, row * cols, (row + 1) * cols), sum);
 }
 
-/// √ of the sum of squares over `group`; `tensor` is the one of each part that counts.
-double norm_of(mesh::Rank& rank, const mesh::Group& group, std::span<const OwnedPart> parts, const char* label,
-               Tensor OwnedPart::*tensor) {
+/// The sum of squares of this rank's pieces; `tensor` is the one of each part that counts.
+ExactSum squares_of(mesh::Rank& rank, std::span<const OwnedPart> parts, Tensor OwnedPart::*tensor) {
   ExactSum sum;
   for (const OwnedPart& part : parts) {
     const ParameterRange& range = part.range;
@@ -44,6 +43,10 @@ double norm_of(mesh::Rank& rank, const mesh::Group& group, std::span<const Owned
         add_piece(rank.exec, parameter.sharding.num_dims, piece,
                   flat.slice(0, piece.local_begin - range.begin, piece.local_end() - range.begin), sum);
   }
+  return sum;
+}
+
+ExactSum sum_over(mesh::Rank& rank, const mesh::Group& group, ExactSum sum, const char* label) {
   if (!group.trivial()) {
     Tensor words = rank.exec.empty(Shape{ExactSum::kWords}, DType::int64, MemoryKind::communication);
     ExactSum carried;  // adding carries the limbs, so that sums over ranks cannot overflow them
@@ -52,17 +55,26 @@ double norm_of(mesh::Rank& rank, const mesh::Group& group, std::span<const Owned
     words = group.all_reduce(words, label);
     if (!words.is_meta()) std::copy_n(words.data<std::int64_t>(), ExactSum::kWords, sum.words().begin());
   }
-  return std::sqrt(sum.value());
+  return sum;
 }
 
 }  // namespace
 
+ExactSum global_squares(mesh::Rank& rank, std::span<const OwnedPart> owned, bool sharded) {
+  return sum_over(rank, sharded ? rank.mesh.world : rank.mesh.model, local_squares(rank, owned), "gradient norm");
+}
+
 double global_grad_norm(mesh::Rank& rank, std::span<const OwnedPart> owned, bool sharded) {
-  return norm_of(rank, sharded ? rank.mesh.world : rank.mesh.model, owned, "gradient norm", &OwnedPart::gradient);
+  return std::sqrt(global_squares(rank, owned, sharded).value());
+}
+
+ExactSum local_squares(mesh::Rank& rank, std::span<const OwnedPart> owned) {
+  return squares_of(rank, owned, &OwnedPart::gradient);
 }
 
 double global_parameter_norm(mesh::Rank& rank, std::span<const OwnedPart> held, bool sharded) {
-  return norm_of(rank, sharded ? rank.mesh.world : rank.mesh.model, held, "parameter norm", &OwnedPart::value);
+  const ExactSum own = squares_of(rank, held, &OwnedPart::value);
+  return std::sqrt(sum_over(rank, sharded ? rank.mesh.world : rank.mesh.model, own, "parameter norm").value());
 }
 
 double clip_coefficient(double norm, double max_norm) {

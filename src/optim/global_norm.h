@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "base/exact_sum.h"
 #include "mesh/mesh.h"
 #include "optim/flat_layout.h"
 
@@ -15,7 +16,11 @@ namespace megatron::optim {
 /// layout that has the same gradients, as long as columns and 1-D tensors are cut at multiples of 64 (shards of
 /// data-parallel ranks are cut at segments: FlatLayout); other cuts change it by rounding of doubles (about 1e-16).
 double global_grad_norm(mesh::Rank& rank, std::span<const OwnedPart> owned, bool sharded);
-/// The same of the values.
+/// The sum under that root, on every rank.
+ExactSum global_squares(mesh::Rank& rank, std::span<const OwnedPart> owned, bool sharded);
+/// This rank's part of it: exact, to be added over the ranks.
+ExactSum local_squares(mesh::Rank& rank, std::span<const OwnedPart> owned);
+/// The norm of the values.
 double global_parameter_norm(mesh::Rank& rank, std::span<const OwnedPart> held, bool sharded);
 
 /// Factor on the gradients that brings `norm` down to max_norm: max_norm / (norm + 1e-6) where that is below 1, else 1.

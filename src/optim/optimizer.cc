@@ -100,30 +100,64 @@ void Optimizer::set_main_weight(const nn::Parameter& parameter, const Tensor& va
                     slot.main.flat());
 }
 
-UpdateResult Optimizer::step(const UpdateInput& input) {
-  UpdateResult result;
+UpdateDecision Optimizer::decide(const UpdateInput& input, const ExactSum& squares) const {
+  UpdateDecision decision;
   MEGATRON_CHECK(std::isfinite(input.token_sum) && input.token_sum >= 0.0, "sum of the loss mask ", input.token_sum);
   MEGATRON_CHECK(std::isfinite(input.loss_scale) && input.loss_scale > 0.0, "loss scale ", input.loss_scale);
-  if (input.token_sum == 0.0) {
-    result.skipped = true;
-    return result;
-  }
+  decision.skip = input.token_sum == 0.0;
+  if (decision.skip) return decision;
   // The norm counts every NaN and Inf, so it is the finiteness check as well and costs no second pass.
-  const double norm = global_grad_norm(rank_, owned_, sharded_) / input.token_sum / input.loss_scale;
-  result.grad_norm = norm;
-  if (!std::isfinite(norm)) {
-    result.skipped = true;
+  decision.norm = std::sqrt(squares.value()) / input.token_sum / input.loss_scale;
+  decision.skip = !std::isfinite(decision.norm);
+  const double coefficient = spec_.clip_grad > 0.0 ? clip_coefficient(decision.norm, spec_.clip_grad) : 1.0;
+  decision.clips = coefficient < 1.0;
+  decision.scale = coefficient / input.token_sum / input.loss_scale;
+  return decision;
+}
+
+UpdateResult Optimizer::result_of(const UpdateDecision& decision) {
+  UpdateResult result;
+  result.grad_norm = decision.norm;
+  result.skipped = decision.skip;
+  result.clipped = !decision.skip && decision.clips;
+  if (decision.skip)
     result.first_bad_gradient = first_bad_gradient(rank_, group(), owned_);
-    return result;
-  }
-  if (count_zeros) result.num_zeros = global_zeros(rank_, group(), owned_);
-  const double coefficient = spec_.clip_grad > 0.0 ? clip_coefficient(norm, spec_.clip_grad) : 1.0;
-  result.clipped = coefficient < 1.0;
-  update(input, coefficient / input.token_sum / input.loss_scale);
+  else if (count_zeros)
+    result.num_zeros = global_zeros(rank_, group(), owned_);
   return result;
 }
 
-void Optimizer::update(const UpdateInput& input, double grad_scale) {
+UpdateResult Optimizer::step(const UpdateInput& input) {
+  if (input.token_sum == 0.0) {
+    UpdateResult result;
+    result.skipped = true;
+    return result;
+  }
+  const UpdateDecision decision = decide(input, global_squares(rank_, owned_, sharded_));
+  const UpdateResult result = result_of(decision);
+  if (!decision.skip) apply(input, decision.scale);
+  return result;
+}
+
+std::vector<Tensor> Optimizer::updated_tensors() const {
+  std::vector<Tensor> tensors;
+  for (const Slot& slot : slots_) {
+    tensors.push_back(slot.main.defined() ? slot.main.flat() : slot.part.value);
+    for (const Tensor& state : slot.states) tensors.push_back(state.flat());
+  }
+  return tensors;
+}
+
+void Optimizer::take_back_update() {
+  --num_updates_;
+  for (Slot& slot : slots_)
+    if (slot.main.defined()) kernels::copy(rank_.exec, slot.main.flat(), slot.part.value);
+  // Never lowered: a packed copy of what is taken back must not be taken for current.
+  for (nn::Parameter* parameter : parameters_)
+    if (parameter->trainable) ++parameter->version;
+}
+
+void Optimizer::apply(const UpdateInput& input, double grad_scale) {
   ++num_updates_;
   for (Slot& slot : slots_) {
     const double decay = slot.part.range.parameter->decay ? input.weight_decay : 0.0;

@@ -34,6 +34,14 @@ struct UpdateResult {
   std::string first_bad_gradient;
 };
 
+/// What a step comes to once the sum of squares is known.
+struct UpdateDecision {
+  double norm = 0.0;   // of the gradient per token, before clipping
+  double scale = 0.0;  // multiplies the gradient: 1/tokens, 1/loss scale, clipping
+  bool clips = false;
+  bool skip = false;  // no trained token, or a norm that is not finite
+};
+
 /// A named tensor of optimizer state that belongs to what this rank owns of a parameter: exp_avg, exp_avg_sq,
 /// momentum_buffer; fp32_param, the main weight, where the parameter's value is of a 16-bit type.
 struct OptimizerState {
@@ -68,6 +76,20 @@ class Optimizer {
   std::vector<OptimizerState>& states() { return states_; }
   bool count_zeros = false;
 
+  /// The parts of step(), for updates before the norm of all stages is known (post_validation.h). The sum of this
+  /// rank's part, and whether data-parallel ranks have different parts:
+  ExactSum local_squares() const { return optim::local_squares(rank_, owned_); }
+  bool sharded() const { return sharded_; }
+  UpdateDecision decide(const UpdateInput& input, const ExactSum& squares) const;
+  /// One update of all that is owned.
+  void apply(const UpdateInput& input, double grad_scale);
+  /// Counts zeros, or finds the name of a gradient that is not finite. Collective as step().
+  UpdateResult result_of(const UpdateDecision& decision);
+  /// What an update writes, in a fixed order, but for the 16-bit values that follow from it.
+  std::vector<Tensor> updated_tensors() const;
+  /// After these were written back as they were before the latest update: 16-bit values and counts follow.
+  void take_back_update();
+
  private:
   struct Slot {
     OwnedPart part;
@@ -75,7 +97,6 @@ class Optimizer {
     Tensor main;                 // undefined where the value is the main weight
     std::vector<Tensor> states;  // of update_rule.h's state_kinds
   };
-  void update(const UpdateInput& input, double grad_scale);
   void update_slot(Slot& slot, const UpdateScalars& scalars);
   Tensor add_state(const char* kind, const ParameterRange& range, MemoryKind memory = MemoryKind::optimizer);
   const mesh::Group& group() const { return sharded_ ? rank_.mesh.world : rank_.mesh.model; }

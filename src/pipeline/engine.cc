@@ -82,7 +82,11 @@ class Engine::Step {
     make_inboxes();
   }
 
-  StepOutput run(std::int64_t iteration);
+  /// The next instructions, up to the one numbered `end`.
+  void run_to(std::size_t end, std::int64_t iteration);
+  StepOutput finish();
+  /// Forgets what was done, once no message is under way.
+  void abandon() { wait_for_sends(); }
 
  private:
   /// One micro-batch on one virtual stage.
@@ -104,7 +108,9 @@ class Engine::Step {
   /// What one rank sends to this one, in the order in which it sends and this rank receives.
   struct Inbox {
     std::vector<Message> expected;
-    std::size_t next = 0;  // the next of them to be posted
+    std::vector<std::size_t> needed_by;  // number of the instruction that receives it
+    std::size_t next = 0;                // the next of them to be posted
+    bool waiting = false;                // one is posted
     comm::Pending<Tensor> posted;
   };
 
@@ -159,14 +165,19 @@ class Engine::Step {
   std::map<Message, Tensor> arrived_, leaving_;  // inputs of passes to come; results that wait for their send
   std::map<Place, model::StageStash> stashes_;
   std::int64_t live_stashes_ = 0;
+  const Clock::time_point start_ = Clock::now();
+  std::size_t at_ = 0, end_ = 0;  // the next instruction; where the part that runs now ends
   StepOutput output_;
 };
 
-StepOutput Engine::Step::run(std::int64_t iteration) {
-  const Clock::time_point start = Clock::now();
+void Engine::Step::run_to(std::size_t end, std::int64_t iteration) {
+  const Clock::time_point start = start_;
   output_.times.instructions.reserve(instructions_.size());
-  for (auto& [peer, inbox] : inboxes_) post_next(peer, inbox);
-  for (const Instruction& instruction : instructions_) {
+  end_ = end;
+  for (auto& [peer, inbox] : inboxes_)
+    if (!inbox.waiting) post_next(peer, inbox);
+  for (; at_ < end; ++at_) {
+    const Instruction& instruction = instructions_[at_];
     if (iteration >= 0) engine_.rank_.context.note_progress(to_text(instruction), iteration);
     const double begin = seconds_since(start);
     Trace* const trace = engine_.rank_.exec.trace();
@@ -175,6 +186,9 @@ StepOutput Engine::Step::run(std::int64_t iteration) {
     execute(instruction);
     output_.times.instructions.push_back({instruction, begin, seconds_since(start)});
   }
+}
+
+StepOutput Engine::Step::finish() {
   {
     const TraceSpan span(engine_.rank_.exec.trace(), SpanKind::phase, "complete sends");
     wait_for_sends();
@@ -228,13 +242,15 @@ void Engine::Step::count_stash(Op op) {
 }
 
 void Engine::Step::make_inboxes() {
-  for (const Instruction& i : instructions_) {
+  for (std::size_t at = 0; at < instructions_.size(); ++at) {
+    const Instruction& i = instructions_[at];
     if (!schedule::is_receive(i.op)) continue;
     const Message message{i.op == Op::receive_forward, {i.stage, i.micro_batch}};
     const int peer = sender_of(message);
     MEGATRON_CHECK(peer != engine_.rank_.mesh.pp.rank() && engine_.rank_.mesh.pp.communicator() != nullptr, to_text(i),
                    " is from a stage on the same rank");
     inboxes_[peer].expected.push_back(message);
+    inboxes_[peer].needed_by.push_back(at);
   }
 }
 
@@ -244,7 +260,8 @@ std::string Engine::Step::text_of(const Message& message) const {
 }
 
 void Engine::Step::post_next(int peer, Inbox& inbox) {
-  if (inbox.next == inbox.expected.size()) return;
+  if (inbox.next == inbox.expected.size() || inbox.needed_by[inbox.next] >= end_) return;
+  inbox.waiting = true;
   const Message& message = inbox.expected[inbox.next++];
   const nn::MicroBatch& micro = batch(message.to.micro_batch);
   const Shape shape{micro.shard_end - micro.shard_begin, engine_.run_.model.hidden_size};
@@ -257,6 +274,7 @@ Tensor Engine::Step::receive(const Message& message) {
   Inbox& inbox = inboxes_.at(peer);
   MEGATRON_CHECK(inbox.next > 0 && inbox.expected[inbox.next - 1] == message, text_of(message), " was not posted");
   comm::Pending<Tensor> pending = std::move(inbox.posted);
+  inbox.waiting = false;
   post_next(peer, inbox);
   return pending.wait();
 }
@@ -364,10 +382,20 @@ Engine::Engine(mesh::Rank& rank, model::Model& model, const spec::RunSpec& run, 
     : rank_(rank), model_(model), run_(run), options_(options) {}
 
 StepOutput Engine::run_step(std::span<const Instruction> instructions, std::span<const nn::MicroBatch> batches,
-                            nn::GradSink* sink, std::int64_t iteration) {
+                            nn::GradSink* sink, std::int64_t iteration, const Interruption* interruption) {
   for (std::int64_t i = 0; i < std::ssize(batches); ++i)
     MEGATRON_CHECK_EQ(batches[static_cast<std::size_t>(i)].index, i, "micro-batches come in order");
-  StepOutput output = Step(*this, instructions, batches, sink).run(iteration);
+  std::optional<Step> step;
+  step.emplace(*this, instructions, batches, sink);
+  if (interruption != nullptr) {
+    step->run_to(interruption->count, iteration);
+    const Interruption::Verdict verdict = interruption->settle();
+    if (verdict != Interruption::Verdict::go_on) step->abandon();
+    if (verdict == Interruption::Verdict::abandon) return {};
+    if (verdict == Interruption::Verdict::start_again) step.emplace(*this, instructions, batches, sink);
+  }
+  step->run_to(instructions.size(), iteration);
+  StepOutput output = step->finish();
   latest_times_ = output.times;
   return output;
 }

@@ -1,6 +1,7 @@
 // Runs the instruction list of this rank for one step: one loop, one switch.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -40,6 +41,15 @@ struct StepOutput {
   std::string first_bad_tensor;
 };
 
+/// What the caller must settle while a step runs: the step before. The first `count` instructions (see
+/// schedule::repeatable_front) run before, the others after.
+struct Interruption {
+  enum class Verdict : std::uint8_t { go_on, start_again, abandon };
+  std::size_t count = 0;
+  /// start_again: weights have changed; what was done is forgotten and done again. abandon: the step is forgotten.
+  std::function<Verdict()> settle;
+};
+
 struct EngineOptions {
   std::uint64_t seed = 1234;
   bool check_for_nan = true;
@@ -61,9 +71,10 @@ class Engine {
   /// batches[i].index == i. `sink` may be null in evaluation. Instructions without any backward run as evaluation:
   /// nothing is stashed, no dropout. A non-finite tensor does not end the step: all stages run to its end and the
   /// caller decides (StepOutput::first_bad_tensor). `iteration` ≥ 0: each instruction is told to the rank's context
-  /// ("2F0") with that number. Collective over pp and tp.
+  /// ("2F0") with that number. `interruption` may be null; its verdict is the same on all ranks. Collective over pp and
+  /// tp.
   StepOutput run_step(std::span<const schedule::Instruction> instructions, std::span<const nn::MicroBatch> batches,
-                      nn::GradSink* sink, std::int64_t iteration = -1);
+                      nn::GradSink* sink, std::int64_t iteration = -1, const Interruption* interruption = nullptr);
   /// Of the latest step.
   const StepTimes& latest_times() const { return latest_times_; }
   /// Multiplies what seeds backward, in all later steps.

@@ -10,6 +10,7 @@
 #include "schedule/generators.h"
 #include "schedule/lazy_weights.h"
 #include "schedule/passes.h"
+#include "schedule/simulate.h"
 
 namespace megatron::schedule {
 namespace {
@@ -97,10 +98,16 @@ class Search {
   explicit Search(const AutoRequest& request) : request_(request) {
     const double chunks = request.placement.num_chunks;
     const spec::PipelineTimes& t = request.times;
-    rules_.times = {t.forward / chunks, t.input_grad / chunks, t.weight_grad / chunks, t.message};
+    rules_.times = request.stage_times;
+    if (rules_.times.empty())
+      rules_.times.assign(static_cast<std::size_t>(request.placement.num_stages()),
+                          {t.forward / chunks, t.input_grad / chunks, t.weight_grad / chunks, t.message});
+    rules_.message = t.message;
+    rules_.at_once = request.whole_backward;
     rules_.capacity = request.memory_limit * request.placement.num_stages();
     rules_.kept = request.kept_after_input_grad;
     left_ = kMostTriedPasses / (3 * request.placement.num_stages() * request.num_micro_batches);
+    if (!request.stage_times.empty()) left_ /= 2;  // there are two searches
   }
 
   Program run() {
@@ -164,14 +171,20 @@ std::int64_t smallest_stashes(const spec::StagePlacement& placement, std::int64_
   return std::min<std::int64_t>(num_micro_batches, p);
 }
 
+void check_times(const spec::PipelineTimes& t) {
+  if (!(t.forward > 0 && t.input_grad > 0 && t.weight_grad >= 0 && t.message >= 0) ||
+      !std::isfinite(t.forward + t.input_grad + t.weight_grad + t.message))
+    throw ConfigError("times of a pipeline: F and I must be above 0, W and communication at least 0");
+}
+
 void check_request(const AutoRequest& request) {
   const spec::StagePlacement& placement = request.placement;
   const bool v = placement.kind == spec::PlacementKind::v;
   MEGATRON_CHECK_EQ(placement.num_chunks, v ? 2 : 1, "virtual stages per rank of zb-auto");
-  const spec::PipelineTimes& t = request.times;
-  if (!(t.forward > 0 && t.input_grad > 0 && t.weight_grad >= 0 && t.message >= 0) ||
-      !std::isfinite(t.forward + t.input_grad + t.weight_grad + t.message))
-    throw ConfigError("times of a pipeline: F and I must be above 0, W and communication at least 0");
+  check_times(request.times);
+  for (const spec::PipelineTimes& times : request.stage_times) check_times(times);
+  if (!request.stage_times.empty())
+    MEGATRON_CHECK_EQ(std::ssize(request.stage_times), placement.num_stages(), "times of the virtual stages");
   if (!(request.kept_after_input_grad >= 0.0 && request.kept_after_input_grad <= 1.0))
     throw ConfigError("what a stash keeps after its input gradient must lie between 0 and 1");
   const double least = smallest_memory_limit(placement, request.num_micro_batches);
@@ -196,7 +209,17 @@ std::string limit_text(double limit) { return str_cat(std::ceil(limit * 1e4 - 1e
 
 Program auto_schedule(const AutoRequest& request) {
   check_request(request);
-  return Search(request).run();
+  Program best = Search(request).run();
+  if (request.stage_times.empty()) return best;
+  // W in the gaps that equal stages would have may do better on unequal ones.
+  AutoRequest even = request;
+  even.stage_times.clear();
+  Program other = Search(even).run();
+  Durations durations;
+  durations.message = request.times.message;
+  for (const spec::PipelineTimes& t : request.stage_times)
+    durations.of_stage.push_back({t.forward, t.input_grad, t.weight_grad});
+  return simulate(other, durations).longest_span() < simulate(best, durations).longest_span() ? other : best;
 }
 
 }  // namespace megatron::schedule

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "schedule/instruction.h"
 #include "spec/parallel_spec.h"
@@ -18,6 +19,10 @@ struct AutoRequest {
   double memory_limit = 1.0;
   /// What a stash weighs between its I and its W, in [0, 1].
   double kept_after_input_grad = 1.0;
+  /// F, I and W of each virtual stage instead of equal shares of `times`; empty: those.
+  std::vector<spec::PipelineTimes> stage_times = {};
+  /// Whole backward passes: each W follows its I.
+  bool whole_backward = false;
 };
 
 /// The least limit that `auto_schedule` takes: that of 1F1B with one stage per rank; 2⌈(p − 1)/3⌉ + 2 stashes of half a

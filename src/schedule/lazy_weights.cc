@@ -56,8 +56,18 @@ class Completion {
     RankState& state = ranks_[rank];
     const Instruction& input = state.inputs[state.next_weight++];
     result_.program.lists[rank].push_back({Op::backward_weight, input.micro_batch, input.stage});
-    state.now += rules_.times.weight_grad;
+    state.now += times_of(input).weight_grad;
     state.live -= rules_.kept;
+  }
+
+  const spec::PipelineTimes& times_of(const Instruction& pass) const {
+    return rules_.times[static_cast<std::size_t>(pass.stage)];
+  }
+
+  /// The next W fits into the time until `ready`.
+  bool fits(const RankState& state, double ready) const {
+    if (state.next_weight == state.inputs.size() || ready <= state.now + kSlack) return false;
+    return ready - state.now >= rules_.fill * times_of(state.inputs[state.next_weight]).weight_grad - kSlack;
   }
 
   /// Runs a rank until it waits; false if memory cannot hold what it must do.
@@ -72,9 +82,7 @@ class Completion {
       }
       const double ready = ready_at(pass);
       if (ready == kNotDone) return true;
-      while (state.next_weight < state.inputs.size() && ready > state.now + kSlack &&
-             ready - state.now >= rules_.fill * rules_.times.weight_grad - kSlack)
-        add_weight(rank);
+      while (fits(state, ready)) add_weight(rank);
       perform(rank, pass, std::max(ready, state.now));
     }
     return true;
@@ -84,11 +92,12 @@ class Completion {
     RankState& state = ranks_[rank];
     const bool forward = pass.op == Op::forward;
     if (state.begin == kNotDone) state.begin = begin;
-    state.now = begin + (forward ? rules_.times.forward : rules_.times.input_grad);
+    state.now = begin + (forward ? times_of(pass).forward : times_of(pass).input_grad);
     result_.program.lists[rank].push_back(pass);
     (forward ? forward_ends_ : backward_ends_).at(pass) = state.now;
     state.live += forward ? 1.0 : rules_.kept - 1.0;
     if (!forward) state.inputs.push_back(pass);
+    if (!forward && rules_.at_once) add_weight(rank);
     const int target = forward ? pass.stage + 1 : pass.stage - 1;
     if (target < 0 || target >= order_.placement.num_stages()) return;
     const auto other = static_cast<std::size_t>(order_.placement.rank_of(target));
@@ -103,7 +112,7 @@ class Completion {
     if (source < 0 || source >= order_.placement.num_stages()) return forward ? 0.0 : forward_ends_.at(pass);
     const double end = (forward ? forward_ends_ : backward_ends_).at(source, pass.micro_batch);
     if (end == kNotDone || order_.placement.rank_of(source) == order_.placement.rank_of(pass.stage)) return end;
-    return end + rules_.times.message;
+    return end + rules_.message;
   }
 
   const Program& order_;

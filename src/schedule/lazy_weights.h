@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "schedule/instruction.h"
 #include "spec/parallel_spec.h"
@@ -9,11 +10,14 @@
 namespace megatron::schedule {
 
 struct LazyWeights {
-  spec::PipelineTimes times;  // of one stage
-  double capacity = 0.0;      // stashes of a stage that a rank may hold
-  double kept = 1.0;          // what a stash weighs between I and W
+  std::vector<spec::PipelineTimes> times;  // of each virtual stage
+  double message = 0.0;
+  double capacity = 0.0;  // stashes of a stage that a rank may hold
+  double kept = 1.0;      // what a stash weighs between I and W
   /// A W fills a gap that lasts at least this share of it.
   double fill = 1.0;
+  /// Each W follows its I at once, as in a whole backward pass.
+  bool at_once = false;
 };
 
 struct CompletedProgram {

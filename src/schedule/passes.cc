@@ -97,6 +97,39 @@ Program insert_communication(const Program& compute) {
   return program;
 }
 
+std::vector<std::size_t> repeatable_front(const Program& program) {
+  const spec::StagePlacement& placement = program.placement;
+  const auto in_front = [&](const Instruction& i) {
+    if (i.op == Op::forward) return i.stage + 1 < placement.num_stages();
+    return i.op == Op::send_forward || i.op == Op::receive_forward;
+  };
+  std::vector<std::size_t> ends;
+  for (const std::vector<Instruction>& list : program.lists)
+    ends.push_back(static_cast<std::size_t>(std::find_if_not(list.begin(), list.end(), in_front) - list.begin()));
+  // A message whose other end lies outside ends the part before it, until no such message is left.
+  const auto holds = [&](int stage, const Instruction& wanted) {
+    const auto rank = static_cast<std::size_t>(placement.rank_of(stage));
+    const auto& list = program.lists[rank];
+    const auto end = list.begin() + static_cast<std::ptrdiff_t>(ends[rank]);
+    return std::find(list.begin(), end, wanted) != end;
+  };
+  const auto is_open = [&](const Instruction& i) {
+    if (i.op == Op::send_forward) return !holds(i.stage + 1, {Op::receive_forward, i.micro_batch, i.stage + 1});
+    if (i.op == Op::receive_forward) return !holds(i.stage - 1, {Op::send_forward, i.micro_batch, i.stage - 1});
+    return false;
+  };
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+      const auto begin = program.lists[rank].begin(), end = begin + static_cast<std::ptrdiff_t>(ends[rank]);
+      const auto open = std::find_if(begin, end, is_open);
+      changed = changed || open != end;
+      ends[rank] = static_cast<std::size_t>(open - begin);
+    }
+  }
+  return ends;
+}
+
 std::int64_t max_live_stashes(std::span<const Instruction> instructions) {
   const bool training = std::any_of(instructions.begin(), instructions.end(), [](const Instruction& i) {
     return i.op == Op::backward || i.op == Op::backward_weight;

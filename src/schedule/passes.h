@@ -1,8 +1,10 @@
 // What is done with instruction lists between generator and engine: communication, checks, counts.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "schedule/instruction.h"
 
@@ -34,6 +36,11 @@ Program insert_communication(const Program& compute);
 /// validate_passes; each pass has exactly the receives and sends it needs, receives before it and sends after it; the
 /// messages from one rank to another pair up first in, first out; and nothing deadlocks if sends never wait.
 void validate(const Program& program);
+
+/// How many instructions from the front of each rank's list all ranks may run and then start again from the front:
+/// forward passes with their messages, each of which is sent and received in these parts, but no forward pass of the
+/// last stage, which may write gradients. `program` has communication.
+std::vector<std::size_t> repeatable_front(const Program& program);
 
 /// The largest number of stashes alive at one time on a rank with this list: from F to the end of B or W, each stage
 /// and micro-batch one. 0 for a list without backward.

@@ -86,16 +86,22 @@ Program parse_program(const std::string& text) {
   return program;
 }
 
-Program read_program(const std::string& path) {
+Program read_named_program(const std::string& path) {
   std::error_code ignored;
   std::ifstream in(path, std::ios::binary);
-  if (!in || !std::filesystem::is_regular_file(path, ignored)) throw IoError(str_cat(path, ": cannot be read"));
+  if (!in || !std::filesystem::is_regular_file(path, ignored)) throw IoError("cannot be read");
   const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (in.bad()) throw IoError(str_cat(path, ": cannot be read"));
+  if (in.bad()) throw IoError("cannot be read");
+  Program program = parse_program(text);
+  validate_passes(program);
+  return program;
+}
+
+Program read_program(const std::string& path) {
   try {
-    Program program = parse_program(text);
-    validate_passes(program);
-    return program;
+    return read_named_program(path);
+  } catch (const IoError& error) {
+    throw IoError(str_cat(path, ": ", error.what()));
   } catch (const Error& error) {
     throw ConfigError(str_cat(path, ": ", error.what()));
   }

@@ -21,5 +21,7 @@ Program parse_program(const std::string& text);
 /// parse_program of a file, checked by validate_passes; IoError if it cannot be read, ConfigError naming the file
 /// otherwise.
 Program read_program(const std::string& path);
+/// The same, where the caller names the file: errors do not.
+Program read_named_program(const std::string& path);
 
 }  // namespace megatron::schedule

@@ -20,28 +20,26 @@ Program interleaved_program(const spec::ParallelSpec& parallel, std::int64_t m) 
 Program auto_program(const spec::ParallelSpec& parallel, std::int64_t m, double kept) {
   if (!parallel.pipeline_times && parallel.virtual_chunks == 1)
     return split_backward(one_f_one_b(parallel.pipeline_parallel, m));
-  return auto_schedule({parallel.placement(), m, parallel.pipeline_times.value_or(spec::PipelineTimes()),
-                        parallel.pipeline_memory_limit.value_or(1.0), kept});
+  AutoRequest request{parallel.placement(), m, parallel.pipeline_times.value_or(spec::PipelineTimes()),
+                      parallel.pipeline_memory_limit.value_or(1.0), kept};
+  request.stage_times = parallel.pipeline_stage_times;
+  request.whole_backward = !parallel.pipeline_times.has_value();
+  return auto_schedule(request);
 }
 
+/// What it throws does not name the file.
 Program file_program(const spec::ParallelSpec& parallel, std::int64_t m, double kept) {
-  Program program = read_program(parallel.schedule_file);
-  const std::string file = str_cat("--pipeline-schedule-file ", parallel.schedule_file, ": ");
+  Program program = read_named_program(parallel.schedule_file);
   if (std::ssize(program.lists) != parallel.pipeline_parallel)
-    throw ConfigError(str_cat(file, program.lists.size(), " ranks, the pipeline has ", parallel.pipeline_parallel));
+    throw ConfigError(str_cat(program.lists.size(), " ranks, the pipeline has ", parallel.pipeline_parallel));
   if (!(program.placement == parallel.placement()))
-    throw ConfigError(str_cat(file, program.placement.num_chunks, " virtual stages per rank in ",
+    throw ConfigError(str_cat(program.placement.num_chunks, " virtual stages per rank in ",
                               program.placement.kind == spec::PlacementKind::v ? "V" : "linear",
                               " placement, the run has ", parallel.virtual_chunks));
   if (num_micro_batches(program) != m)
-    throw ConfigError(str_cat(file, num_micro_batches(program), " micro-batches, a step has ", m));
-  try {
-    const Program with_messages = insert_communication(program);
-    validate(with_messages);
-    check_memory(program, parallel.pipeline_memory_limit.value_or(0.0), kept);
-  } catch (const Error& error) {
-    throw ConfigError(file + error.what());
-  }
+    throw ConfigError(str_cat(num_micro_batches(program), " micro-batches, a step has ", m));
+  validate(insert_communication(program));
+  check_memory(program, parallel.pipeline_memory_limit.value_or(0.0), kept);
   return program;
 }
 
@@ -66,7 +64,11 @@ Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_mic
     case spec::PipelineSchedule::zb_auto:
       return auto_program(parallel, num_micro_batches, kept_after_input_grad);
     case spec::PipelineSchedule::from_file:
-      return file_program(parallel, num_micro_batches, kept_after_input_grad);
+      try {
+        return file_program(parallel, num_micro_batches, kept_after_input_grad);
+      } catch (const Error& error) {
+        throw ConfigError(str_cat("--pipeline-schedule-file ", parallel.schedule_file, ": ", error.what()));
+      }
   }
   throw Error("an unknown pipeline schedule");
 }

@@ -11,7 +11,8 @@ namespace megatron::schedule {
 
 /// Passes of one training step under the run's schedule. Throws ConfigError where the schedule cannot hold
 /// `num_micro_batches`, or where its file is no program of this pipeline or exceeds the memory limit. zb-auto without
-/// times: 1F1B with B as I and W with one stage per rank, else a schedule for equal times within the memory limit.
+/// times: with one stage per rank 1F1B, in V placement an order of forward and whole backward passes (each B as I and W
+/// at once) within the memory limit.
 /// `kept_after_input_grad`: what a stash weighs between I and W.
 Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,
                         double kept_after_input_grad = 1.0);

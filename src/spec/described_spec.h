@@ -43,7 +43,6 @@ struct InterleavingDescription {
   std::optional<std::int64_t> layers_per_virtual_stage;
   std::optional<std::int64_t> virtual_stages_per_rank;
   std::optional<std::int64_t> micro_batch_group_size;
-  std::optional<std::string> layout;
   bool overlap_p2p = true;
 };
 

@@ -12,6 +12,16 @@ using Ranges = std::vector<std::vector<LayerRange>>;
 
 bool accounts(const LayerSplit& s) { return s.account_for_embedding || s.account_for_loss; }
 
+/// "3, 4": the divisors of `whole` around `value`.
+std::string divisors_around(std::int64_t value, std::int64_t whole) {
+  std::int64_t below = std::min(value - 1, whole), above = value + 1;
+  while (below > 0 && whole % below != 0) --below;
+  while (above <= whole && whole % above != 0) ++above;
+  const bool has_above = above <= whole;
+  if (below <= 0) return has_above ? str_cat(above) : std::string("1");
+  return has_above ? str_cat(below, ", ", above) : str_cat(below);
+}
+
 /// Layers of each [rank][chunk] → ranges, numbered chunk by chunk, within a chunk rank by rank.
 Ranges number_layers(const std::vector<std::vector<std::int64_t>>& counts) {
   Ranges ranges(counts.size());
@@ -40,7 +50,10 @@ std::vector<std::int64_t> first_last_counts(const LayerSplit& s) {
     throw ConfigError(str_cat("first ", first, " + last ", last, " stage hold ", first + last, " of ", s.num_layers,
                               " layers and no stage is left for the other ", middle));
   if (ranks > 0 && middle % ranks != 0)
-    throw ConfigError(str_cat(middle, " layers between first and last stage do not divide over ", ranks, " stages"));
+    throw ConfigError(
+        str_cat(middle, " layers between first and last stage do not divide over ", ranks,
+                " stages; nearest: ", s.num_layers - middle % ranks, " layers in all, or ",
+                s.first ? str_cat("first ", first + middle % ranks) : str_cat("last ", last + middle % ranks)));
   std::vector<std::int64_t> counts(static_cast<std::size_t>(pp), ranks > 0 ? middle / ranks : 0);
   if (s.first) counts.front() = first;
   if (s.last) counts.back() = last;
@@ -51,9 +64,13 @@ Ranges split_first_last(const LayerSplit& s) {
   std::vector<std::vector<std::int64_t>> chunks;
   if (s.chunks > 1 && s.first && s.last && s.pipeline_parallel == 2)
     throw ConfigError("interleaving with a first and a last stage needs a stage between them");
-  for (std::int64_t count : first_last_counts(s)) {
+  const std::vector<std::int64_t> counts = first_last_counts(s);
+  const std::int64_t common = std::accumulate(counts.begin(), counts.end(), std::int64_t{0},
+                                              [](std::int64_t a, std::int64_t b) { return std::gcd(a, b); });
+  for (std::int64_t count : counts) {
     if (count % s.chunks != 0)
-      throw ConfigError(str_cat(count, " layers of a stage do not divide into ", s.chunks, " virtual stages"));
+      throw ConfigError(str_cat(count, " layers of a stage do not divide into ", s.chunks,
+                                " virtual stages; nearest: ", divisors_around(s.chunks, common)));
     chunks.emplace_back(static_cast<std::size_t>(s.chunks), count / s.chunks);
   }
   return number_layers(chunks);
@@ -76,7 +93,8 @@ Ranges split_even(const LayerSplit& s) {
   const std::int64_t per_rank = total / s.pipeline_parallel;
   if (per_rank % s.chunks != 0)
     throw ConfigError(str_cat(s.num_layers, " layers over pipeline size ", s.pipeline_parallel, " = ", per_rank,
-                              " per rank, not divisible by ", s.chunks, " virtual stages", nearest_layers(s, total)));
+                              " per rank, not divisible by ", s.chunks, " virtual stages", nearest_layers(s, total),
+                              ", or ", divisors_around(s.chunks, per_rank), " virtual stages"));
   std::vector<std::vector<std::int64_t>> counts(
       static_cast<std::size_t>(s.pipeline_parallel),
       std::vector<std::int64_t>(static_cast<std::size_t>(s.chunks), per_rank / s.chunks));

@@ -38,8 +38,13 @@ struct ParallelSpec {
   PlacementKind placement_kind = PlacementKind::linear;  // derived from the schedule
   std::int64_t micro_batch_group_size = 0;               // of the interleaved schedule; 0: pipeline_parallel
   std::optional<PipelineTimes> pipeline_times;           // of zb_auto
+  /// F, I and W of each virtual stage instead, as they were measured; empty: each has its share of pipeline_times.
+  std::vector<PipelineTimes> pipeline_stage_times;
   /// Multiples of 1F1B's activations; unset: 1 with zb_auto, none for a file.
   std::optional<double> pipeline_memory_limit;
+  /// A stage updates its weights before the others have finished, and again where its guess of the norm was wrong.
+  bool pipeline_post_validation = false;
+  std::optional<std::string> pipeline_layout;  // what each virtual stage holds, as text: layer_split.h
   std::optional<std::int64_t> decoder_first_pipeline_num_layers;
   std::optional<std::int64_t> decoder_last_pipeline_num_layers;
   bool account_for_embedding_in_pipeline_split = false;

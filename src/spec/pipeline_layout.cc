@@ -126,7 +126,9 @@ std::vector<std::vector<LayerRange>> split_by_layout(std::string_view layout, in
   const std::vector<std::string> stages = parse_pipeline_layout(layout);
   const auto pp = static_cast<std::size_t>(pipeline_parallel);
   if (stages.size() % pp != 0)
-    throw ConfigError(str_cat("pipeline layout: ", stages.size(), " stages do not divide by pipeline size ", pp));
+    throw ConfigError(str_cat("pipeline layout: ", stages.size(), " stages do not divide by pipeline size ", pp,
+                              "; nearest: ", stages.size() / pp * pp + pp,
+                              " stages (an empty one between two bars counts)"));
   check_ends(stages);
   if (total_of(stages, 't') != num_layers)
     throw ConfigError(

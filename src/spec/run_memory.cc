@@ -164,7 +164,11 @@ RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int pipeline
     if (parameter.shares_memory) continue;
     const std::int64_t owned = plan.owned(i, shard).size();
     if (value < kWide) m.main_parameters += kWide * owned;
-    m.optimizer += kWide * moments_per_element(run.optimizer, parameter) * owned;
+    const std::int64_t moments = moments_per_element(run.optimizer, parameter);
+    m.optimizer += kWide * moments * owned;
+    // To take an update back, weights and moments as they were.
+    if (run.parallel.pipeline_post_validation && pipeline_rank + 1 < run.parallel.pipeline_parallel)
+      m.optimizer += kWide * (1 + moments) * owned;
   }
   return m;
 }

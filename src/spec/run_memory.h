@@ -18,7 +18,7 @@ struct RankMemory {
   std::int64_t parameters = 0;
   std::int64_t main_parameters = 0;  // float32 weights beside 16-bit ones
   std::int64_t gradients = 0;        // the flat buffer, with its padding; one place per use of a tied table
-  std::int64_t optimizer = 0;        // moments
+  std::int64_t optimizer = 0;        // moments; copies of weights and moments for updates ahead of other stages
   std::int64_t activations = 0;      // stashes of micro-batches in flight and what passes hold besides
   std::int64_t packed = 0;           // packed copies of weights: none are kept
   std::int64_t communication = 0;    // results of gathers, messages between stages, packed sums

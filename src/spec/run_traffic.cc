@@ -96,7 +96,10 @@ class StepTraffic {
     const bool sharded = optimizer_shards(run_) > 1;
     const char* group = sharded ? "world" : "model";
     const int model = p_.tensor_parallel * p_.pipeline_parallel, size = sharded ? p_.world_size : model;
-    add_all_reduce(group, size, 8 * kExactSumWords);
+    if (p_.pipeline_post_validation && p_.pipeline_parallel > 1)
+      add_sums_of_stages();
+    else
+      add_all_reduce(group, size, 8 * kExactSumWords);
     if (run_.log.log_num_zeros_in_grad) add_all_reduce(group, size, 8);
     const bool value_shards = effective_sharding(run_) == ShardingStrategy::optim_grads_params;
     if (run_.log.log_params_norm)
@@ -104,6 +107,16 @@ class StepTraffic {
     if (run_.optimizer.kind != OptimizerKind::muon || run_.optimizer.muon.tp_mode == MuonTpMode::blockwise) return;
     for (std::size_t i = 0; i < plan_.parameters.size(); ++i)
       if (plan_.parameters[i].muon && plan_.owned(i, shard_).size() > 0) add_muon(plan_.parameters[i]);
+  }
+
+  /// Squares of gradients with a flag, and Σ mask: of a stage, of the stages so far, of all and of the first. A guess
+  /// that is taken back gathers values, and passes messages, twice: not counted here.
+  void add_sums_of_stages() {
+    constexpr std::int64_t kSums = 8 * (kExactSumWords + 1);
+    add_all_reduce("tp", p_.tensor_parallel, kSums + 8 * kExactSumWords);
+    add_all_reduce("dp", p_.data_parallel, kSums + 8 * kExactSumWords);
+    if (rank_ + 1 < p_.pipeline_parallel) add("pp", "send", kSums);
+    add_all_reduce("world", p_.world_size, 2 * kSums);
   }
 
   /// The shards of an update; where the work is shared, three products of each iteration as well.

@@ -134,11 +134,26 @@ void RankParts::make_optimizer(spec::ShardingStrategy strategy) {
         parameter_store_ != nullptr ? parameter_store_->owned_value(part.range) : optim::own_part(part.range).value;
   optimizer_ = std::make_unique<optim::Optimizer>(*rank_, model_->parameters(), owned, sharded, run_.optimizer);
   optimizer_->count_zeros = run_.log.log_num_zeros_in_grad;
+  if (run_.parallel.pipeline_post_validation && !mesh_.pp.trivial())
+    post_validation_ = std::make_unique<optim::PostValidation>(*rank_, *optimizer_);
 }
 
 optim::UpdateResult RankParts::update(const optim::UpdateInput& input) {
   optim::UpdateResult result = optimizer_->step(input);
   if (parameter_store_ != nullptr && !result.skipped) parameter_store_->values_changed();
+  return result;
+}
+
+void RankParts::update_ahead(const optim::UpdateInput& input, const optim::StageOutcome& outcome) {
+  post_validation_->guess(input, outcome);
+  if (parameter_store_ != nullptr && post_validation_->updated()) parameter_store_->values_changed();
+}
+
+optim::UpdateResult RankParts::settle_update() {
+  const bool wrong = post_validation_->validate();
+  if (wrong) finish_gathers();  // what is gathered must not change
+  const optim::UpdateResult result = post_validation_->finish();
+  if (wrong && parameter_store_ != nullptr) parameter_store_->values_changed();
   return result;
 }
 

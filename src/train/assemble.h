@@ -15,6 +15,7 @@
 #include "optim/grad_buffer.h"
 #include "optim/optimizer.h"
 #include "optim/parameter_store.h"
+#include "optim/post_validation.h"
 #include "pipeline/engine.h"
 #include "spec/run_spec.h"
 #include "tokenizer/tokenizer.h"
@@ -68,6 +69,12 @@ class RankParts {
   pipeline::Engine& engine() { return *engine_; }
   const spec::RunSpec& run() const { return run_; }
 
+  /// Null unless stages update ahead of each other.
+  optim::PostValidation* post_validation() const { return post_validation_.get(); }
+  /// The two halves of update() where they do. Between them the gradients must not change.
+  void update_ahead(const optim::UpdateInput& input, const optim::StageOutcome& outcome);
+  optim::UpdateResult settle_update();
+
   /// Optimizer step; a distributed optimizer's values are then gathered while the next passes run.
   optim::UpdateResult update(const optim::UpdateInput& input);
   /// Gives a parameter its value, rounded to its type, and its main weight, if it has one, from `values_fp32`, shaped
@@ -109,6 +116,7 @@ class RankParts {
   std::unique_ptr<optim::GradBuffer> grad_buffer_;
   std::unique_ptr<optim::ParameterStore> parameter_store_;  // null unless values are shared out
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<optim::PostValidation> post_validation_;
   std::unique_ptr<pipeline::Engine> engine_;
   std::int64_t num_parameters_ = 0, stage_parameters_ = 0;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace megatron::train {
@@ -22,6 +23,8 @@ struct StepReport {
   double optimizer_seconds = 0, data_seconds = 0;
   bool skipped = false;  // no weight was changed
   bool nan = false;      // loss or gradient norm is not finite
+  /// With --pipeline-post-validation: an update was taken back when the norm of all stages was known.
+  std::optional<bool> redone;
   std::int64_t num_zeros = -1;
   double params_norm = -1;
 };

@@ -60,6 +60,7 @@ metrics::StepRecord RunLog::record_of(const StepReport& report) const {
   record.model_flops = spec::flops_per_step(run_.model, report.global_batch);
   record.skipped = report.skipped;
   record.nan = report.nan;
+  record.redone = report.redone;
   record.loss_scale = report.loss_scale;
   return record;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 
 #include "base/check.h"
@@ -17,6 +18,10 @@ namespace {
 
 constexpr std::int64_t kFirstMeasured = 3, kLastMeasured = 5;
 
+/// In the order of the figures that the ranks share.
+constexpr std::array<schedule::Op, 3> kPasses = {schedule::Op::forward, schedule::Op::backward_input,
+                                                 schedule::Op::backward_weight};
+
 std::string milliseconds(double seconds) { return str_cat(1e3 * seconds, " ms"); }
 
 }  // namespace
@@ -27,23 +32,34 @@ ScheduleTuner::ScheduleTuner(RankParts& parts)
       measures_(parallel_.schedule == spec::PipelineSchedule::zb_auto && !parallel_.pipeline_times &&
                 parallel_.pipeline_parallel > 1) {}
 
+void ScheduleTuner::check_output() const {
+  const std::string& path = parallel_.schedule_out;
+  if (path.empty() || !parts_.is_main()) return;
+  std::error_code ignored;
+  const bool existed = std::filesystem::exists(path, ignored);
+  // To append changes nothing, and refuses what writing would.
+  if (!std::ofstream(path, std::ios::binary | std::ios::app))
+    throw IoError(str_cat("--pipeline-schedule-out ", path, ": cannot be written"));
+  if (!existed) std::filesystem::remove(path, ignored);
+}
+
 std::vector<schedule::Instruction> ScheduleTuner::program(std::int64_t num_micro_batches) {
   const bool measured = !measures_ && steps_ > 0 && parallel_.schedule == spec::PipelineSchedule::zb_auto;
   passes_ = measured ? share_program(num_micro_batches) : schedule::training_passes(parallel_, num_micro_batches);
   const schedule::Program complete = schedule::insert_communication(passes_);
   if (parts_.is_main()) write(passes_);
-  return complete.lists[static_cast<std::size_t>(parts_.mesh().pp.rank())];
+  const auto rank = static_cast<std::size_t>(parts_.mesh().pp.rank());
+  repeatable_ = schedule::repeatable_front(complete)[rank];
+  return complete.lists[rank];
 }
 
 bool ScheduleTuner::observe(const pipeline::StepTimes& times) {
   if (!measures_ || ++steps_ < kFirstMeasured) return false;
   for (const pipeline::InstructionTime& time : times.instructions) {
     const double seconds = time.end_seconds - time.begin_seconds;
-    const schedule::Op op = time.instruction.op;
-    if (op == schedule::Op::forward) forward_.push_back(seconds);
-    if (op == schedule::Op::backward_input) input_grad_.push_back(seconds);
-    if (op == schedule::Op::backward_weight) weight_grad_.push_back(seconds);
-    if (schedule::is_receive(op)) receive_.push_back(seconds);
+    const schedule::Instruction& done = time.instruction;
+    if (schedule::is_compute(done.op)) passes_seconds_[{done.stage, done.op}].push_back(seconds);
+    if (schedule::is_receive(done.op)) receive_seconds_.push_back(seconds);
   }
   if (steps_ < kLastMeasured) return false;
   share_times();
@@ -52,20 +68,34 @@ bool ScheduleTuner::observe(const pipeline::StepTimes& times) {
 }
 
 void ScheduleTuner::share_times() {
-  const double chunks = parallel_.virtual_chunks;
-  const std::array<double, 4> own = {chunks * upper_median(forward_), chunks * upper_median(input_grad_),
-                                     chunks * upper_median(weight_grad_),
-                                     receive_.empty() ? 0.0 : *std::min_element(receive_.begin(), receive_.end())};
-  Tensor sums = parts_.exec().empty({4}, DType::float64, MemoryKind::communication);
-  std::copy(own.begin(), own.end(), sums.data<double>());
-  sums = parts_.mesh().world.all_reduce(std::move(sums), "pipeline_times");
-  const double ranks = parts_.mesh().world_size;
+  const mesh::Mesh& mesh = parts_.mesh();
+  const std::int64_t stages = mesh.placement.num_stages(), words = 3 * stages + 1;
+  Tensor sums = parts_.exec().zeros({words}, DType::float64, MemoryKind::communication);
+  auto* out = sums.data<double>();
+  const double replicas = mesh.tp.size() * mesh.dp.size();
+  for (const auto& [key, seconds] : passes_seconds_) {
+    const auto op = std::find(kPasses.begin(), kPasses.end(), key.second);
+    if (op == kPasses.end()) continue;
+    out[3 * key.first + (op - kPasses.begin())] = upper_median(seconds) / replicas;
+  }
+  if (!receive_seconds_.empty())
+    out[3 * stages] = *std::min_element(receive_seconds_.begin(), receive_seconds_.end()) / mesh.world_size;
+  sums = mesh.world.all_reduce(std::move(sums), "pipeline_times");
   const auto* in = std::as_const(sums).data<double>();
-  // A clock that stands still must not make a time of 0, with which no search can be done.
-  constexpr double kLeast = 1e-9;
-  parallel_.pipeline_times = spec::PipelineTimes{std::max(in[0] / ranks, kLeast), std::max(in[1] / ranks, kLeast),
-                                                 in[2] / ranks, in[3] / ranks};
-  for (std::vector<double>* values : {&forward_, &input_grad_, &weight_grad_, &receive_}) values->clear();
+  spec::PipelineTimes mean{0.0, 0.0, 0.0, in[3 * stages]};
+  for (std::int64_t stage = 0; stage < stages; ++stage) {
+    // A clock that stands still must not make a time of 0, with which no search can be done.
+    constexpr double kLeast = 1e-9;
+    const double* const t = in + 3 * stage;
+    const spec::PipelineTimes own{std::max(t[0], kLeast), std::max(t[1], kLeast), t[2], in[3 * stages]};
+    parallel_.pipeline_stage_times.push_back(own);
+    mean.forward += own.forward / mesh.placement.num_ranks;
+    mean.input_grad += own.input_grad / mesh.placement.num_ranks;
+    mean.weight_grad += own.weight_grad / mesh.placement.num_ranks;
+  }
+  parallel_.pipeline_times = mean;
+  passes_seconds_.clear();
+  receive_seconds_.clear();
 }
 
 schedule::Program ScheduleTuner::share_program(std::int64_t num_micro_batches) {
@@ -94,12 +124,17 @@ void ScheduleTuner::write(const schedule::Program& passes) const {
 std::vector<std::string> ScheduleTuner::describe() const {
   std::vector<std::string> lines;
   if (!parallel_.pipeline_times) return lines;
-  const spec::PipelineTimes& t = *parallel_.pipeline_times;
-  schedule::Durations durations{t.forward, t.input_grad + t.weight_grad, t.input_grad, t.weight_grad, t.message};
-  durations.scale.assign(static_cast<std::size_t>(passes_.placement.num_stages()), 1.0 / passes_.placement.num_chunks);
-  lines.push_back(str_cat("pipeline schedule for F ", milliseconds(t.forward), ", I ", milliseconds(t.input_grad),
-                          ", W ", milliseconds(t.weight_grad), ", message ", milliseconds(t.message),
+  schedule::Durations durations;
+  durations.message = parallel_.pipeline_times->message;
+  for (const spec::PipelineTimes& t : parallel_.pipeline_stage_times)
+    durations.of_stage.push_back({t.forward, t.input_grad, t.weight_grad});
+  lines.push_back(str_cat("pipeline schedule for measured times, message ", milliseconds(durations.message),
                           ": simulated bubble ", 100.0 * schedule::simulate(passes_, durations).bubble_rate(), "%"));
+  for (std::size_t stage = 0; stage < parallel_.pipeline_stage_times.size(); ++stage) {
+    const spec::PipelineTimes& t = parallel_.pipeline_stage_times[stage];
+    lines.push_back(str_cat("pipeline stage ", stage, ": F ", milliseconds(t.forward), ", I ",
+                            milliseconds(t.input_grad), ", W ", milliseconds(t.weight_grad)));
+  }
   for (std::size_t rank = 0; rank < passes_.lists.size(); ++rank) {
     std::string line = str_cat("pipeline rank ", rank, ":");
     for (const schedule::Instruction& pass : passes_.lists[rank]) line += " " + schedule::to_text(pass);

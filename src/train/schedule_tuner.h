@@ -1,9 +1,12 @@
-// The pipeline program of a run's steps. With zb-auto and no given times it starts with equal ones, measures the passes
-// of the third to the fifth step and searches again with them.
+// The pipeline program of a run's steps. With zb-auto and no given times it starts as 1F1B, measures the passes of the
+// third to the fifth step and searches with them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pipeline/engine.h"
@@ -17,13 +20,20 @@ class ScheduleTuner {
   /// `parts` outlive it.
   explicit ScheduleTuner(RankParts& parts);
 
+  /// Throws IoError where --pipeline-schedule-out cannot be written: before the first step.
+  void check_output() const;
+
   /// This rank's instructions for a step of so many micro-batches. Once times were measured, rank 0 makes the program
   /// and all others take it. Collective over the world. Writes --pipeline-schedule-out.
   std::vector<schedule::Instruction> program(std::int64_t num_micro_batches);
 
+  /// Instructions of the latest list that may run before the step before is settled (schedule::repeatable_front).
+  std::size_t repeatable() const { return repeatable_; }
+
   /// Takes what the engine measured in a step; all ranks call it for each step in turn. True where the program must be
   /// fetched again: after the fifth step, in which all ranks together form the times. They are the medians of each
-  /// rank's F, I and W of one micro-batch, and the shortest wait for a message, averaged over the ranks.
+  /// virtual stage's F, I and W, averaged over the ranks that hold it, and the shortest wait for a message, averaged
+  /// over all ranks.
   bool observe(const pipeline::StepTimes& times);
   /// What there is to tell of the latest change: the times and the program.
   std::vector<std::string> describe() const;
@@ -37,8 +47,10 @@ class ScheduleTuner {
   spec::ParallelSpec parallel_;
   bool measures_;
   std::int64_t steps_ = 0;
-  std::vector<double> forward_, input_grad_, weight_grad_, receive_;  // seconds of the passes so far
-  schedule::Program passes_;                                          // the latest, without communication
+  std::size_t repeatable_ = 0;
+  std::map<std::pair<int, schedule::Op>, std::vector<double>> passes_seconds_;  // of each virtual stage, so far
+  std::vector<double> receive_seconds_;
+  schedule::Program passes_;  // the latest, without communication
 };
 
 }  // namespace megatron::train

@@ -55,8 +55,9 @@ StepSummary local_summary(const mesh::Mesh& mesh, const pipeline::StepOutput& ou
   return summary;
 }
 
-StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::string_view label) {
-  if (rank.mesh.world_size == 1) return local;
+PendingSummary::PendingSummary(mesh::Rank& rank, const StepSummary& local, std::string_view label)
+    : local_(local), alone_(rank.mesh.world_size == 1) {
+  if (alone_) return;
   Tensor words = rank.exec.empty({kWords}, DType::int64, MemoryKind::communication);
   auto* out = words.data<std::int64_t>();
   out = std::copy(local.loss_sum.words().begin(), local.loss_sum.words().end(), out);
@@ -73,7 +74,12 @@ StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::stri
                                                       nanoseconds(local.data_seconds)};
   std::copy(scalars.begin(), scalars.end(), out);
 
-  const Tensor summed = rank.mesh.world.all_reduce(std::move(words), label);
+  words_ = rank.mesh.world.all_reduce_async(std::move(words), label);
+}
+
+StepSummary PendingSummary::wait() {
+  if (alone_) return local_;
+  const Tensor summed = words_.wait();
   const auto* in = summed.data<std::int64_t>();
   StepSummary total;
   total.loss_sum = exact_sum_from(in);
@@ -90,6 +96,10 @@ StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::stri
   total.exposed_seconds = seconds(in[8]);
   total.data_seconds = seconds(in[9]);
   return total;
+}
+
+StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::string_view label) {
+  return PendingSummary(rank, local, label).wait();
 }
 
 std::vector<std::string> gather_texts(mesh::Rank& rank, const std::string& text, std::string_view label) {

@@ -30,6 +30,19 @@ struct StepSummary {
 /// Sums `local` over all ranks; every rank gets the same bits. Collective, one all-reduce.
 StepSummary reduce_summary(mesh::Rank& rank, const StepSummary& local, std::string_view label);
 
+/// The same while other work runs.
+class PendingSummary {
+ public:
+  PendingSummary() = default;
+  PendingSummary(mesh::Rank& rank, const StepSummary& local, std::string_view label);
+  StepSummary wait();
+
+ private:
+  StepSummary local_;
+  bool alone_ = true;
+  comm::Pending<Tensor> words_;
+};
+
 /// What this rank puts into the sum: the engine's output (loss and tokens only on the ranks that count them), whether
 /// it met a tensor that is not finite, and the signal its process has got (0: none).
 StepSummary local_summary(const mesh::Mesh& mesh, const pipeline::StepOutput& output, int signal);

@@ -28,6 +28,15 @@
 namespace megatron::train {
 namespace {
 
+/// A step that has begun and is not closed.
+struct OpenStep {
+  StepReport report;
+  PendingSummary summary;
+  pipeline::StepOutput output;
+  std::int64_t num_micro_batches = 0;
+  bool counts = false;  // its bytes on the wire are those of any step
+};
+
 class Trainer {
  public:
   Trainer(comm::RankContext& context, const Process& process, RunListener* listener, const TrainHooks& hooks)
@@ -48,10 +57,18 @@ class Trainer {
   void start_batch();
   void retune();
   void train();
-  StepReport step();
+  /// Up to the point where only what all ranks share is missing.
+  void begin_step();
+  /// The rest of the step; true if the run ends with it.
+  bool close_step();
+  /// With updates ahead: nothing needs the step that has begun to be closed before the next one begins.
+  bool may_stay_open() const;
+  void fill_report();
   std::vector<nn::MicroBatch> next_batches();
-  pipeline::StepOutput compute(const std::vector<nn::MicroBatch>& batches);
+  pipeline::StepOutput compute(const std::vector<nn::MicroBatch>& batches, std::int64_t iteration);
   void update(StepSummary& summary, const std::string& seen, StepReport& report);
+  optim::UpdateResult update_weights(const StepReport& report);
+  pipeline::Interruption::Verdict settle_step_before();
   void evaluate_split(const data::Dataset* dataset, const char* split, bool at_end);
   void final_evaluations();
   void save();
@@ -62,10 +79,14 @@ class Trainer {
   void say(const std::string& text) {
     if (listener_ != nullptr) listener_->line(text);
   }
+  /// The first sample of the next step.
+  std::int64_t next_sample() const {
+    return position_.consumed_samples + (open_.has_value() ? open_->report.global_batch : 0);
+  }
   int pending_signal() const { return process_.stop_signal == nullptr ? 0 : process_.stop_signal->load(); }
   bool is_float16() const { return run_.numerics.params_dtype == DType::float16; }
   /// Before a step: tells the engine the scale of its gradients.
-  void set_loss_scale(StepReport& report, std::int64_t num_micro_batches);
+  void set_loss_scale(std::int64_t num_micro_batches);
   /// After an update of float16 training; false if the run must end.
   bool follow_overflow(const optim::UpdateResult& result, StepReport& report);
   bool out_of_time() const {
@@ -80,18 +101,22 @@ class Trainer {
   const TrainHooks& hooks_;
   RankParts parts_;
   StepRecorder recorder_{parts_, context_};
-  std::optional<RunMeasure> measure_;  // once a step has begun
+  std::optional<RunMeasure> measure_;            // once a step has begun
+  std::optional<StepRecorder::Step> recording_;  // while a step goes on
   schedule::LrSchedule schedule_;
   std::unique_ptr<data::SampleOrder> order_;
   const spec::BatchSchedule batches_;
-  spec::StepBatch batch_;                   // of the step under way
+  spec::StepBatch batch_;                   // of the latest step that has begun
   std::int64_t program_micro_batches_ = 0;  // what program_ was made for
   std::vector<schedule::Instruction> program_;
   LossScaler scaler_{run_.numerics.loss_scale};
   double seed_scale_ = 1.0;  // what seeds backward beside the mask
   ScheduleTuner tuner_{parts_};
   RunPosition position_;
-  StepSummary summary_;  // of the latest step
+  std::optional<OpenStep> open_;
+  StepSummary summary_;            // of the latest closed step
+  double step_start_seconds_ = 0;  // of the step to be closed next
+  bool ended_ = false;
   TrainOutcome outcome_;
   std::int64_t saved_iteration_ = -1;
   bool measure_peak_ = process_.measure_peak;
@@ -161,6 +186,7 @@ void Trainer::set_up() {
   if (has_steps) {
     schedule::check_batches(run_, position_.consumed_samples);
     if (run_.checkpoint.save.has_value()) check_room_to_save(parts_);
+    tuner_.check_output();
     order_ = data::make_order(run_.data, *process_.data.train, run_.batch.micro_batch_size, parts_.mesh().dp.size(),
                               position_.consumed_samples);
   }
@@ -168,7 +194,7 @@ void Trainer::set_up() {
 
 /// The batch of the next step, and the instructions for its micro-batches.
 void Trainer::start_batch() {
-  batch_ = batches_.at(position_.consumed_samples);
+  batch_ = batches_.at(next_sample());
   if (batch_.num_micro_batches == program_micro_batches_) return;
   program_ = tuner_.program(batch_.num_micro_batches);
   program_micro_batches_ = batch_.num_micro_batches;
@@ -184,87 +210,151 @@ void Trainer::train() {
   const std::int64_t last = total_iterations(run_);
   if (position_.iteration >= last)
     say(str_cat("nothing to train: the checkpoint stands at iteration ", position_.iteration, " of ", last));
-  while (position_.iteration < last) {
-    if (!measure_.has_value()) measure_.emplace(parts_, context_);
-    const StepReport report = step();
-    if (std::exchange(measure_peak_, false)) measure_peak();
-    if (outcome_.reason == EndReason::not_finite) {
-      if (listener_ != nullptr) listener_->step(report);
-      return;
-    }
-    if (listener_ != nullptr) listener_->step(report);
-    if (recorder_.complete()) report_recording();
-    if (hooks_.after_step) hooks_.after_step(parts_, report);
-    if (summary_.stop_signal() == 0 && run_.batch.eval_interval.has_value() &&
-        position_.iteration % *run_.batch.eval_interval == 0 && process_.data.valid != nullptr)
-      evaluate_split(process_.data.valid.get(), "validation", false);
-    if (outcome_.reason == EndReason::signal || should_end(summary_)) return;
-    if (run_.checkpoint.save.has_value() && run_.checkpoint.save_interval.has_value() &&
-        position_.iteration % *run_.checkpoint.save_interval == 0)
-      save();
+  if (position_.iteration < last) measure_.emplace(parts_, context_);
+  step_start_seconds_ = monotonic_seconds();
+  while (!ended_ && position_.iteration < last) {
+    begin_step();
+    if (!ended_ && !may_stay_open()) ended_ = close_step();
   }
+}
+
+bool Trainer::may_stay_open() const {
+  if (parts_.post_validation() == nullptr || recorder_.asked() || measure_peak_ || run_.log.log_params_norm)
+    return false;
+  const std::int64_t iteration = open_->report.iteration;
+  const auto due = [iteration](const std::optional<std::int64_t>& interval) {
+    return interval.has_value() && iteration % *interval == 0;
+  };
+  return iteration < total_iterations(run_) && !due(run_.batch.eval_interval) && !due(run_.batch.exit_interval) &&
+         !due(run_.checkpoint.save_interval);
+}
+
+bool Trainer::close_step() {
+  fill_report();
+  StepReport& report = open_->report;
+  update(summary_, open_->output.first_bad_tensor, report);
+  const bool counts = open_->counts && !report.skipped && !report.nan && report.redone != true;
+  measure_->end_step(open_->output, open_->num_micro_batches, counts);
+  const double now = monotonic_seconds();
+  report.step_seconds = now - std::exchange(step_start_seconds_, now);
+  const StepReport closed = report;
+  open_.reset();
+  recording_.reset();
+  if (std::exchange(measure_peak_, false)) measure_peak();
+  if (listener_ != nullptr) listener_->step(closed);
+  if (outcome_.reason == EndReason::not_finite) return true;
+  if (recorder_.complete()) report_recording();
+  if (hooks_.after_step) hooks_.after_step(parts_, closed);
+  if (summary_.stop_signal() == 0 && run_.batch.eval_interval.has_value() &&
+      position_.iteration % *run_.batch.eval_interval == 0 && process_.data.valid != nullptr)
+    evaluate_split(process_.data.valid.get(), "validation", false);
+  if (outcome_.reason == EndReason::signal || should_end(summary_)) return true;
+  if (run_.checkpoint.save.has_value() && run_.checkpoint.save_interval.has_value() &&
+      position_.iteration % *run_.checkpoint.save_interval == 0)
+    save();
+  step_start_seconds_ = monotonic_seconds();
+  return false;
 }
 
 std::vector<nn::MicroBatch> Trainer::next_batches() {
   const TraceSpan span = phase("data");
   return make_micro_batches(*process_.data.train, *order_,
-                            {position_.consumed_samples, batch_.global_batch, run_.batch.micro_batch_size},
-                            parts_.mesh(), run_.parallel.sequence_parallel);
+                            {next_sample(), batch_.global_batch, run_.batch.micro_batch_size}, parts_.mesh(),
+                            run_.parallel.sequence_parallel);
 }
 
-pipeline::StepOutput Trainer::compute(const std::vector<nn::MicroBatch>& batches) {
-  {
-    const TraceSpan span = phase("start gradients");
-    parts_.grad_buffer().start_step(std::ssize(batches));
+pipeline::Interruption::Verdict Trainer::settle_step_before() {
+  using Verdict = pipeline::Interruption::Verdict;
+  open_->counts = false;  // the next step has begun
+  ended_ = close_step();
+  if (ended_) return Verdict::abandon;
+  measure_->begin_step();
+  set_loss_scale(program_micro_batches_);
+  parts_.grad_buffer().start_step(program_micro_batches_);
+  return parts_.post_validation()->redone_by_any() ? Verdict::start_again : Verdict::go_on;
+}
+
+pipeline::StepOutput Trainer::compute(const std::vector<nn::MicroBatch>& batches, std::int64_t iteration) {
+  pipeline::StepOutput output;
+  if (open_.has_value()) {
+    const pipeline::Interruption before{tuner_.repeatable(), [this] { return settle_step_before(); }};
+    output = parts_.engine().run_step(program_, batches, &parts_.grad_buffer(), iteration, &before);
+    if (ended_) return output;
+  } else {
+    set_loss_scale(std::ssize(batches));
+    {
+      const TraceSpan span = phase("start gradients");
+      parts_.grad_buffer().start_step(std::ssize(batches));
+    }
+    output = parts_.engine().run_step(program_, batches, &parts_.grad_buffer(), iteration);
   }
-  pipeline::StepOutput output =
-      parts_.engine().run_step(program_, batches, &parts_.grad_buffer(), position_.iteration + 1);
   const TraceSpan span = phase("complete gradients");
   parts_.grad_buffer().finish_step();
   return output;
 }
 
-StepReport Trainer::step() {
-  const StepRecorder::Step recording(recorder_, position_.iteration + 1);
+void Trainer::begin_step() {
+  const std::int64_t iteration = position_.iteration + (open_.has_value() ? 2 : 1);
+  recording_.emplace(recorder_, iteration);
   const double start = monotonic_seconds();
-  context_.note_progress("step", position_.iteration + 1);
+  context_.note_progress("step", iteration);
   start_batch();
-  measure_->begin_step();
+  const bool alone = !open_.has_value();  // no step goes on beside this one
+  if (alone) measure_->begin_step();
   const std::vector<nn::MicroBatch> batches = next_batches();
   const double data_end = monotonic_seconds();
-  StepReport report;
-  set_loss_scale(report, std::ssize(batches));
-  const pipeline::StepOutput output = compute(batches);
+  const pipeline::StepOutput output = compute(batches, iteration);
+  if (ended_) return;
   const bool retunes = tuner_.observe(output.times);
   if (retunes) retune();
 
+  open_.emplace();
+  open_->output = output;
+  open_->num_micro_batches = std::ssize(batches);
+  open_->counts = alone && !retunes;
+  StepReport& report = open_->report;
+  report.iteration = iteration;
+  report.global_batch = batch_.global_batch;
+  report.loss_scale = is_float16() ? scaler_.scale() : 1.0;
+  report.lr = schedule_.lr(position_.schedule_samples);
+  report.weight_decay = schedule_.weight_decay(position_.schedule_samples);
+  if (parts_.post_validation() != nullptr) {
+    optim::StageOutcome outcome{{}, output.first_bad_tensor.empty()};
+    for (const nn::MicroBatch& batch : batches)
+      for (const float weight : batch.loss_mask) outcome.mask_sum.add(static_cast<double>(weight));
+    const double update_start = monotonic_seconds();
+    parts_.update_ahead({report.lr, report.weight_decay, 0.0, seed_scale_}, outcome);
+    report.optimizer_seconds = monotonic_seconds() - update_start;
+  }
   StepSummary local = local_summary(parts_.mesh(), output, pending_signal());
   local.exposed_seconds += parts_.take_exposed_seconds();
   local.data_seconds = data_end - start;
   local.out_of_time = out_of_time() ? 1 : 0;
+  open_->summary = PendingSummary(parts_.rank(), local, "step_summary");
+}
+
+void Trainer::fill_report() {
+  StepReport& report = open_->report;
   {
     const TraceSpan span = phase("summary");
-    summary_ = reduce_summary(parts_.rank(), local, "step_summary");
+    summary_ = open_->summary.wait();
   }
-
   const double ranks = parts_.mesh().world_size;
-  report.iteration = position_.iteration + 1;
-  report.consumed_samples = position_.consumed_samples + batch_.global_batch;
-  report.global_batch = batch_.global_batch;
+  report.consumed_samples = position_.consumed_samples + report.global_batch;
   report.trained_tokens = summary_.trained_tokens;
-  report.computed_tokens = batch_.global_batch * run_.model.seq_length;
+  report.computed_tokens = report.global_batch * run_.model.seq_length;
   report.token_sum = summary_.token_sum();
   report.loss = summary_.loss();
-  report.lr = schedule_.lr(position_.schedule_samples);
-  report.weight_decay = schedule_.weight_decay(position_.schedule_samples);
   report.forward_seconds = summary_.forward_seconds / ranks;
   report.backward_seconds = summary_.backward_seconds / ranks;
   report.exposed_seconds = summary_.exposed_seconds / ranks;
   report.data_seconds = summary_.data_seconds / ranks;
-  update(summary_, output.first_bad_tensor, report);
-  measure_->end_step(output, std::ssize(batches), !retunes && !report.skipped && !report.nan);
-  report.step_seconds = monotonic_seconds() - start;
-  return report;
+}
+
+/// With updates ahead, what was guessed is settled; else all is done now.
+optim::UpdateResult Trainer::update_weights(const StepReport& report) {
+  if (parts_.post_validation() != nullptr) return parts_.settle_update();
+  return parts_.update({report.lr, report.weight_decay, report.token_sum, seed_scale_});
 }
 
 void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& report) {
@@ -276,16 +366,17 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
     outcome_.error = describe_not_finite(parts_, report.iteration, seen, gradient);
     report.nan = report.skipped = true;
   };
-  if (report.nan && check) return fail("");
   const double start = monotonic_seconds();
+  const optim::UpdateResult result =
+      report.nan && check && parts_.post_validation() == nullptr ? optim::UpdateResult() : update_weights(report);
+  if (parts_.post_validation() != nullptr) report.redone = parts_.post_validation()->redone_by_any();
+  if (report.nan && check) return fail("");
+  report.skipped = result.skipped;
   if (report.token_sum == 0.0) {
-    report.skipped = true;
     say(str_cat("iteration ", report.iteration, ": every target is masked, 0 trained tokens: no weight was changed"));
   } else {
-    const optim::UpdateResult result = parts_.update({report.lr, report.weight_decay, report.token_sum, seed_scale_});
     report.grad_norm = result.grad_norm;
     report.num_zeros = result.num_zeros;
-    report.skipped = result.skipped;
     if (is_float16()) {
       if (!follow_overflow(result, report)) return;
     } else if (!std::isfinite(result.grad_norm) || !result.first_bad_gradient.empty()) {
@@ -295,20 +386,19 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
   }
   if (run_.log.log_params_norm)
     report.params_norm = optim::global_parameter_norm(parts_.rank(), parts_.held_values(), parts_.holds_value_shards());
-  report.optimizer_seconds = monotonic_seconds() - start;
+  report.optimizer_seconds += monotonic_seconds() - start;
   position_.iteration += 1;
   position_.consumed_samples = report.consumed_samples;
   position_.trained_tokens += report.trained_tokens;
   if (report.skipped) {
     ++position_.skipped_iterations;
   } else {
-    position_.schedule_samples += batch_.global_batch;
+    position_.schedule_samples += report.global_batch;
   }
 }
 
-void Trainer::set_loss_scale(StepReport& report, std::int64_t num_micro_batches) {
+void Trainer::set_loss_scale(std::int64_t num_micro_batches) {
   if (!is_float16()) return;
-  report.loss_scale = scaler_.scale();
   const std::int64_t tokens = num_micro_batches * run_.batch.micro_batch_size * run_.model.seq_length;
   seed_scale_ = std::ldexp(scaler_.scale(), -seed_shift(tokens));
   parts_.engine().set_loss_scale(seed_scale_);

@@ -94,6 +94,52 @@ TEST(PipelineRules, GroupsAsInMegatron) {
   expect_error(kStages + "2 --global-batch-size 2", "at least as many micro-batches as pipeline ranks: 2 < 4");
 }
 
+TEST(PipelineRules, LayoutsAsInMegatron) {
+  using spec::PipelineSchedule;
+  const std::string layout = "--pipeline-model-parallel-layout ";
+  expect_schedule(layout + "Et*4|t*4|t*4|t*4L", PipelineSchedule::one_f_one_b, 1);
+  expect_schedule(layout + "E|(ttt|)*5tL|", PipelineSchedule::interleaved, 2);
+  expect_schedule(layout + "E|(ttt|)*5tL| --pipeline-schedule zb-v", PipelineSchedule::zb_v, 2, spec::PlacementKind::v);
+  const ParsedRun v = parse(layout + "E|(ttt|)*5t|L --pipeline-schedule zb-v");
+  EXPECT_EQ(v.spec.parallel.layers_per_stage, (std::vector<std::int64_t>{0, 3, 3, 3, 3, 3, 1, 0}));
+  EXPECT_EQ(v.described.layers_per_stage, (std::vector<std::vector<std::int64_t>>{{0, 0}, {3, 1}, {3, 3}, {3, 3}}));
+  expect_error(layout + "Et*8|t*8L", layout + "Et*8|t*8L (command line): pipeline layout: 2 stages do not divide");
+  expect_error(layout + "Et*8|L|t*8|", "the loss L must be the last layer");
+  expect_error(layout + "Et*8|t*7|L|", "15 decoder layers, the model has 16");
+  expect_error(layout + "Et*8|t*7x|tL|", "\"x\" is none of E, t, m, L");
+  for (const std::string other : {"--decoder-first-pipeline-num-layers 4", "--decoder-last-pipeline-num-layers 4",
+                                  "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"})
+    expect_error(layout + "Et*4|t*4|t*4|t*4L " + other, "a layout excludes the options that set or count single");
+  for (const std::string& other : {kStages + "2", kLayers + "2"})
+    expect_error(layout + "Et*4|t*4|t*4|t*4L " + other, "exclude each other");
+  expect_error(layout + "Et*4|t*4|t*4|t*4L --pipeline-schedule zb-v", "zb-v has 2 stages per rank, not 1");
+  expect_error(layout + "Et|t*4|t*4|t*4|t|t|t|L --pipeline-schedule zb-h1", "zb-h1 has one stage per rank, not 2");
+  const ParsedRun predicting = parse(layout + "Et*4|t*4|t*4|t*4mL --mtp-num-layers 1");
+  EXPECT_TRUE(predicting.errors.empty());
+  std::string not_built;
+  for (const std::string& line : predicting.not_built) not_built += line + "\n";
+  EXPECT_NE(not_built.find("multi-token-prediction layers (m) are not built"), std::string::npos) << not_built;
+}
+
+TEST(PipelineRules, SplitsNameTheirCauseAndTheNearestValue) {
+  expect_error(kStages + "3",
+               "num-virtual-stages-per-pipeline-rank 3 (command line): 16 layers over pipeline size 4 = 4 "
+               "per rank, not divisible by 3 virtual stages; nearest: 12 or 24 layers, or 2, 4 virtual stages");
+  expect_error(kLayers + "3", "do not divide into pipeline size 4 x 3 layers per virtual stage; nearest: 2, 4");
+  expect_error("--num-layers 18 " + kLayers + "2", "nearest: 16, 20 layers");
+  expect_error("--num-layers 18 " + kStages + "2",
+               "18 layers not divisible by pipeline size 4; nearest: 16 or 24 layers");
+  expect_error(
+      "--account-for-loss-in-pipeline-split",
+      "17 layers (embedding and loss counted as asked) not divisible by pipeline size 4; nearest: 15 or 19 layers");
+  expect_error("--decoder-first-pipeline-num-layers 3",
+               "--decoder-first-pipeline-num-layers 3 (command line): 13 layers between first and last stage do not "
+               "divide over 3 stages; nearest: 15 layers in all, or first 4");
+  expect_error("--decoder-first-pipeline-num-layers 4 " + kStages + "3", "nearest: 2, 4");
+  expect_error("--pipeline-schedule zb-v --num-layers 20",
+               "5 per rank, not divisible by 2 virtual stages; nearest: 16 or 24 layers, or 1, 5 virtual stages");
+}
+
 TEST(PipelineRules, SchedulesFromFiles) {
   const std::string path = (std::filesystem::temp_directory_path() / "megatron_pipeline_rules_test.txt").string();
   const auto write = [&](const std::string& text) { std::ofstream(path) << text; };
@@ -102,7 +148,8 @@ TEST(PipelineRules, SchedulesFromFiles) {
   expect_schedule(option, spec::PipelineSchedule::from_file, 1);
   expect_schedule(option + "--pipeline-memory-limit 0.25", spec::PipelineSchedule::from_file, 1);
   expect_error(option + "--pipeline-memory-limit 0.2", "0F0 makes 1 stashes, more than the 0.8");
-  expect_error(option + "--global-batch-size 2", "1 micro-batches, a step has 2");
+  expect_error(option + "--global-batch-size 2",
+               "--pipeline-schedule-file " + path + " (command line): 1 micro-batches, a step has 2");
   expect_error(option + "--pipeline-model-parallel-size 2", "4 ranks, the pipeline has 2");
   expect_error(option + "--pipeline-schedule 1f1b", "exclude each other");
   expect_error(option + kStages + "2", "1 virtual stages per rank in linear placement, the run has 2");

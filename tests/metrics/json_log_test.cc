@@ -58,6 +58,10 @@ TEST(ToJson, KeysAndSeventeenDigits) {
   EXPECT_EQ(json["tokens_per_second"].get<double>(), 2000.0);
   EXPECT_EQ(json["skipped"], false);
   EXPECT_EQ(text.find('\n'), std::string::npos);
+  EXPECT_FALSE(json.contains("redone"));
+  StepRecord redone = step(3);
+  redone.redone = true;
+  EXPECT_EQ(Json::parse(to_json(redone))["redone"], true);
 }
 
 TEST(ToJson, WhatIsNotANumberIsNull) {

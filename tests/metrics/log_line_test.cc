@@ -110,6 +110,20 @@ TEST(IntervalLog, NanIsPrintedAndCounted) {
   EXPECT_TRUE(contains(line, "number of skipped iterations:   1 | number of nan iterations:   1 |")) << line;
 }
 
+TEST(IntervalLog, RedoneStepsAreCountedWhereTheyCanBe) {
+  IntervalLog log(config());
+  RunSummary summary(config());
+  for (const bool redone : {true, false, true}) {
+    StepRecord record = step(1, 1.0);
+    record.redone = redone;
+    log.add(record);
+    summary.add(record);
+  }
+  const std::string line = log.take_line(noon());
+  EXPECT_TRUE(contains(line, "nan iterations:   0 | number of redone iterations:   2 | trained tokens")) << line;
+  EXPECT_TRUE(contains(summary.text({}), "3 iterations (0 skipped, 2 redone) in ")) << summary.text({});
+}
+
 TEST(IntervalLog, SkippedAndMaskedStepsDoNotEnterTheLoss) {
   IntervalLog log(config());
   StepRecord skipped = step(1, 100.0);

@@ -37,6 +37,12 @@ std::vector<TrainingCase> pairs() {
     setup.chunks = chunks;
     return setup;
   };
+  const auto laid_out = [](Layout layout, const char* text, spec::PipelineSchedule schedule, int chunks) {
+    Setup setup = {layout, schedule};
+    setup.chunks = chunks;
+    setup.pipeline_layout = text;
+    return setup;
+  };
   const auto sharded = [](Setup setup, bool overlap, std::int64_t bucket_size,
                           spec::ShardingStrategy strategy = spec::ShardingStrategy::optim) {
     setup.sharding = strategy;
@@ -78,6 +84,22 @@ std::vector<TrainingCase> pairs() {
       {"ZeroBubbleH2", llama, {four}, scheduled({four}, Schedule::zb_h2, 1), Level::bits},
       {"ZeroBubbleV", llama_tied, {two}, scheduled({two}, Schedule::zb_v, 2), Level::bits},
       {"Interleaved", gpt, {two}, scheduled({two}, Schedule::interleaved, 2), Level::bits},
+      {"LayoutWithEndsAlone",
+       gpt,
+       {Layout{2, 4, 1, true, 1}},
+       laid_out({2, 4, 1, true, 1}, "E|t*3|t|L", Schedule::one_f_one_b, 1),
+       Level::bits},
+      {"LayoutWithEmptyStage",
+       llama,
+       {replicas},
+       laid_out(replicas, "E|tt||ttL", Schedule::interleaved, 2),
+       Level::bits},
+      {"LayoutZeroBubbleV", llama_tied, {four}, laid_out(four, "E|t||t|t||t|L", Schedule::zb_v, 2), Level::bits},
+      {"LayoutZeroBubbleVBfloat16",
+       gpt_bf16,
+       {replicas},
+       laid_out(replicas, "E|ttt|t|L", Schedule::zb_v, 2),
+       Level::bits},
       {"DistributedOptimizer", gpt_norm, stages, sharded(stages, true, 1000), Level::bits},
       {"DistributedOptimizerOfFour",
        llama_tied,

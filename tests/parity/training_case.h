@@ -40,6 +40,7 @@ struct Setup {
   spec::ShardingStrategy sharding = spec::ShardingStrategy::no_shard;
   bool overlap = true;
   bool reduce_every_microbatch = false;
+  std::string pipeline_layout = {};  // empty: an even split
 };
 
 struct TrainingCase {
@@ -58,7 +59,8 @@ inline std::string setup_text(const Setup& setup) {
       setup.chunks > 1 ? str_cat(" chunks", setup.chunks) : "",
       setup.recompute.granularity != spec::RecomputeGranularity::none ? " recompute" : "",
       setup.sharding != spec::ShardingStrategy::no_shard ? str_cat(" zero", static_cast<int>(setup.sharding)) : "",
-      setup.overlap ? "" : " no overlap", setup.reduce_every_microbatch ? " every micro-batch" : "");
+      setup.overlap ? "" : " no overlap", setup.reduce_every_microbatch ? " every micro-batch" : "",
+      setup.pipeline_layout.empty() ? "" : " ", setup.pipeline_layout);
 }
 
 inline std::string model_text(const ModelChoice& model) {
@@ -112,6 +114,7 @@ inline spec::RunSpec run_of(spec::RunSpec run, const Setup& setup) {
   run.parallel.data_parallel_sharding_strategy = setup.sharding;
   run.parallel.overlap = setup.overlap;
   run.parallel.reduce_every_microbatch = setup.reduce_every_microbatch;
+  if (!setup.pipeline_layout.empty()) run.parallel.pipeline_layout = setup.pipeline_layout;
   run.recompute = setup.recompute;
   return testing::complete(std::move(run), setup.layout);
 }

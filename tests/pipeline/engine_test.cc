@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "base/check.h"
 #include "schedule/generators.h"
@@ -45,7 +46,9 @@ struct ToyResult {
   std::map<std::string, std::vector<double>> gradients;
 };
 
-ToyResult run_toy(const schedule::Program& program, std::int64_t m, std::uint64_t perturb_seed = 0) {
+/// With `verdict` each rank runs its repeatable front first; what starts again has had wrong weights until then.
+ToyResult run_toy(const schedule::Program& program, std::int64_t m, std::uint64_t perturb_seed = 0,
+                  std::optional<Interruption::Verdict> verdict = {}) {
   ToyResult result;
   std::mutex mutex;
   const auto batches = toy_batches(m);
@@ -59,7 +62,24 @@ ToyResult run_toy(const schedule::Program& program, std::int64_t m, std::uint64_
         ToyModel toy(rank, kLayers);
         Engine engine(rank, toy.model, run, {});
         const auto& list = program.lists[static_cast<std::size_t>(rank.mesh.pp.rank())];
-        StepOutput output = engine.run_step(list, batches, nullptr);
+        const auto scale_weights = [&](float factor) {
+          for (nn::Parameter* p : toy.model.parameters())
+            for (std::int64_t h = 0; h < ToyStage::kHidden; ++h) p->value.data<float>()[h] *= factor;
+        };
+        Interruption interruption;
+        interruption.settle = [&] {
+          if (verdict == Interruption::Verdict::start_again) scale_weights(0.25F);
+          return *verdict;
+        };
+        if (verdict) {
+          interruption.count = schedule::repeatable_front(program)[static_cast<std::size_t>(rank.mesh.pp.rank())];
+          if (verdict == Interruption::Verdict::start_again) scale_weights(4.0F);
+        }
+        StepOutput output = engine.run_step(list, batches, nullptr, -1, verdict ? &interruption : nullptr);
+        if (verdict == Interruption::Verdict::abandon) {
+          EXPECT_TRUE(output.times.instructions.empty());
+          output = engine.run_step(list, batches, nullptr);
+        }
         for (int chunk = 0; chunk < toy.model.num_chunks(); ++chunk) EXPECT_EQ(toy.toy(chunk).num_stashes(), 0);
         EXPECT_EQ(output.peak_chunk_stashes, schedule::max_live_stashes(list));
         EXPECT_EQ(std::ssize(output.times.instructions), std::ssize(list));
@@ -106,6 +126,22 @@ std::vector<schedule::Program> programs_of(int ranks, std::int64_t m) {
       if (schedule::interleaving_problem(ranks, m, group).empty())
         programs.push_back(schedule::interleaved(ranks, chunks, m, group));
   return programs;
+}
+
+/// What runs before the weights are settled leaves no trace where it runs again, or not at all.
+TEST(Engine, AnInterruptedStepGivesTheSameBits) {
+  using Verdict = Interruption::Verdict;
+  for (const int ranks : {2, 3})
+    for (const schedule::Program& passes : programs_of(ranks, 5)) {
+      const schedule::Program program = schedule::insert_communication(passes);
+      const ToyResult plain = run_toy(program, 5);
+      for (const Verdict verdict : {Verdict::go_on, Verdict::start_again, Verdict::abandon}) {
+        const ToyResult other = run_toy(program, 5, 4711, verdict);
+        EXPECT_EQ(other.gradients, plain.gradients) << static_cast<int>(verdict);
+        EXPECT_EQ(other.last.loss_sum.value(), plain.last.loss_sum.value());
+        EXPECT_EQ(other.last.trained_tokens, plain.last.trained_tokens);
+      }
+    }
 }
 
 TEST(Engine, EveryPipelineGivesTheBitsOfOneStage) {

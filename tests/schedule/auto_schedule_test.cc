@@ -86,6 +86,45 @@ TEST(AutoSchedule, IsNeverIdleWithTheMemoryOfOneForwardOneBackward) {
   }
 }
 
+/// A last stage that works longest (the head): the search that knows it waits less than the one that knows the mean.
+TEST(AutoSchedule, EachStageHasItsTimes) {
+  for (const spec::StagePlacement& placement : {spec::StagePlacement{4}, v_of(4)}) {
+    SCOPED_TRACE(placement.num_chunks);
+    AutoRequest request{placement, 12, {1.0, 1.0, 1.0, 0.05}, 1.0};
+    Durations durations;
+    durations.message = request.times.message;
+    const double share = 1.0 / placement.num_chunks;
+    for (int stage = 0; stage < placement.num_stages(); ++stage) {
+      const double last = stage + 1 == placement.num_stages() ? 1.6 : 0.8;
+      request.stage_times.push_back({last * share, 0.9 * last * share, 0.7 * last * share, 0.0});
+      durations.of_stage.push_back({last * share, 0.9 * last * share, 0.7 * last * share});
+    }
+    AutoRequest by_mean = request;
+    by_mean.stage_times.clear();
+    const Program program = auto_schedule(request), other = auto_schedule(by_mean);
+    ASSERT_NO_THROW(validate(insert_communication(program)));
+    ASSERT_NO_THROW(check_memory(program, 1.0, 1.0));
+    EXPECT_LE(simulate(program, durations).longest_span(), simulate(other, durations).longest_span());
+  }
+  AutoRequest wrong{{4}, 8};
+  wrong.stage_times = {{1, 0, 1, 0}, {1, 1, 1, 0}, {1, 1, 1, 0}, {1, 1, 1, 0}};
+  EXPECT_NE(refusal(wrong).find("must be above 0"), std::string::npos);
+}
+
+TEST(AutoSchedule, WholeBackwardPasses) {
+  for (const int p : {2, 3, 4, 8})
+    for (const double more : {0.0, 0.25}) {
+      const spec::StagePlacement placement = v_of(p);
+      const double limit = smallest_memory_limit(placement, 2 * p) + more;
+      AutoRequest request{placement, 2 * p, {}, limit};
+      request.whole_backward = true;
+      const Program program = auto_schedule(request);
+      ASSERT_NO_THROW(validate(insert_communication(program)));
+      ASSERT_NO_THROW(check_memory(program, limit, 1.0));
+      for (const auto& list : program.lists) EXPECT_LE(max_pending_weight_passes(list), 1);
+    }
+}
+
 struct Published {
   std::string model;
   int ranks = 0;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/check.h"
 #include "schedule/generators.h"
 #include "schedule_text.h"
@@ -133,6 +135,38 @@ TEST(Passes, StashesByWeight) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "pipeline schedule, rank 0: 0F2 makes 2.5 stashes, more than the 2 of --pipeline-memory-limit 2");
+  }
+}
+
+TEST(Passes, FrontsThatMayRunTwice) {
+  using Ends = std::vector<std::size_t>;
+  EXPECT_EQ(repeatable_front(insert_communication(one_f_one_b(1, 4))), Ends{0});
+  // 0F0 0sf0 0F1 | 0sf1, which rank 1 receives only after 1F0, the last stage's.
+  EXPECT_EQ(repeatable_front(insert_communication(gpipe({2}, 3))), (Ends{3, 1}));
+  EXPECT_EQ(repeatable_front(insert_communication(zb_h2(4, 8))), (Ends{7, 8, 5, 1}));
+  const std::vector<Program> programs = {one_f_one_b(4, 8), zb_h1(4, 8), gpipe({3}, 5), interleaved(4, 2, 8, 4),
+                                         zb_v(4, 8),        zb_v(2, 3),  zb_h2(5, 2)};
+  for (const Program& passes : programs) {
+    const Program program = insert_communication(passes);
+    const Ends ends = repeatable_front(program);
+    std::vector<Instruction> open;  // messages without their other end
+    for (std::size_t rank = 0; rank < ends.size(); ++rank)
+      for (std::size_t i = 0; i < ends[rank]; ++i) {
+        const Instruction& instruction = program.lists[rank][i];
+        EXPECT_TRUE(instruction.op == Op::forward || instruction.op == Op::send_forward ||
+                    instruction.op == Op::receive_forward);
+        if (instruction.op == Op::forward) {
+          EXPECT_LT(instruction.stage + 1, program.placement.num_stages());
+          continue;
+        }
+        const auto other = std::find(open.begin(), open.end(), counterpart(instruction));
+        if (other == open.end())
+          open.push_back(instruction);
+        else
+          open.erase(other);
+      }
+    EXPECT_TRUE(open.empty()) << to_text(open.empty() ? Instruction{} : open.front());
+    EXPECT_GT(ends[0], 0U);
   }
 }
 

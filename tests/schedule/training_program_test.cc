@@ -32,6 +32,11 @@ TEST(TrainingProgram, EveryKind) {
   EXPECT_EQ(training_passes(parallel, 5), zb_h2(3, 5));
   parallel.schedule = PipelineSchedule::zb_auto;
   EXPECT_EQ(training_passes(parallel, 5), split_backward(one_f_one_b(3, 5)));  // until times are known
+  parallel.virtual_chunks = 2;
+  parallel.placement_kind = spec::PlacementKind::v;
+  for (const auto& list : training_passes(parallel, 5).lists) EXPECT_EQ(max_pending_weight_passes(list), 1);
+  parallel.virtual_chunks = 1;
+  parallel.placement_kind = spec::PlacementKind::linear;
   parallel.pipeline_times = spec::PipelineTimes{2, 2, 1, 0};
   EXPECT_EQ(training_passes(parallel, 5), auto_schedule({{3}, 5, {2, 2, 1, 0}}));
   parallel.schedule = PipelineSchedule::interleaved;

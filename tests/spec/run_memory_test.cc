@@ -55,6 +55,16 @@ TEST(RunMemory, EachStageHasItsOwnNumbers) {
   EXPECT_EQ(lasting(run, 0).parameters - lasting(run, 1).parameters, 4 * (positions - norm));
 }
 
+/// Weights and moments once more, on all ranks but the last.
+TEST(RunMemory, CopiesToTakeAnUpdateBack) {
+  RunSpec run = small_run();
+  const RankMemory first = lasting(run, 0), last = lasting(run, 1);
+  run.parallel.pipeline_post_validation = true;
+  EXPECT_EQ(lasting(run, 0).optimizer - first.optimizer, 3 * first.parameters);
+  EXPECT_EQ(lasting(run, 0).total() - first.total(), 3 * first.parameters);
+  EXPECT_EQ(lasting(run, 1).optimizer, last.optimizer);
+}
+
 TEST(RunMemory, TiedTableHasTwoGradientsOnOneStage) {
   RunSpec run = small_run();
   run.parallel.world_size = run.parallel.pipeline_parallel = 1;

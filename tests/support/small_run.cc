@@ -118,7 +118,10 @@ spec::RunSpec complete(spec::RunSpec run, const Layout& layout) {
   split.first = run.parallel.decoder_first_pipeline_num_layers;
   split.last = run.parallel.decoder_last_pipeline_num_layers;
   split.chunks = run.parallel.virtual_chunks;
-  run.parallel.layers_per_stage = spec::layers_per_stage(spec::split_layers(split));
+  run.parallel.layers_per_stage =
+      spec::layers_per_stage(run.parallel.pipeline_layout ? spec::split_by_layout(*run.parallel.pipeline_layout,
+                                                                                  layout.pp, run.model.num_layers, 0)
+                                                          : spec::split_layers(split));
   return run;
 }
 

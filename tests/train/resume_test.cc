@@ -99,6 +99,37 @@ TEST(Resume, AnyOtherLayoutContinuesTheSameRun) {
   }
 }
 
+/// A checkpoint of one layout string goes on at another, also in V placement, with the same bits.
+TEST(Resume, AnotherPipelineLayoutContinuesBitForBit) {
+  const TemporaryFolder folder;
+  const auto laid_out = [](const char* layout, spec::PipelineSchedule schedule, int chunks) {
+    spec::RunSpec run = run_with_schedule(false, 6);
+    run.parallel.schedule = schedule;
+    run.parallel.virtual_chunks = chunks;
+    if (schedule == spec::PipelineSchedule::zb_v) run.parallel.placement_kind = spec::PlacementKind::v;
+    if (*layout != '\0') run.parallel.pipeline_layout = layout;
+    return run;
+  };
+  using spec::PipelineSchedule;
+  const SmallResult straight =
+      train_small(complete(laid_out("", PipelineSchedule::one_f_one_b, 1), {1, 2, 1, false, 1}), options_for());
+  spec::RunSpec first = laid_out("E|t|t|L", PipelineSchedule::one_f_one_b, 1);
+  first.checkpoint.save = folder.path();
+  first.batch.exit_interval = 3;
+  train_small(complete(first, {1, 4, 1, false, 1}), options_for());
+  const Layout two = {1, 2, 1, false, 1}, four = {1, 4, 1, false, 1};
+  for (const auto& [run, layout] : {std::pair{laid_out("E|t||t||||L", PipelineSchedule::zb_v, 2), four},
+                                    std::pair{laid_out("Et||t|L", PipelineSchedule::interleaved, 2), two},
+                                    std::pair{laid_out("", PipelineSchedule::one_f_one_b, 1), two}}) {
+    spec::RunSpec second = run;
+    second.checkpoint.load = folder.path();
+    const SmallResult rest = train_small(complete(second, layout), options_for());
+    ASSERT_EQ(rest.steps.size(), 3U);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(rest.steps[i].loss, straight.steps[i + 3].loss);
+    EXPECT_EQ(rest.weights, straight.weights);
+  }
+}
+
 TEST(Resume, EqualRunsWriteEqualFilesUnderEveryLayoutTheSameNames) {
   const TemporaryFolder a, b, c;
   spec::RunSpec run = run_with_schedule(true, 2);

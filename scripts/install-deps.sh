@@ -8,7 +8,7 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build pkg-config libhwy-dev libopenmpi-dev openmpi-bin nlohmann-json3-dev libyaml-cpp-dev
-       libxxhash-dev libpcre2-dev libutf8proc-dev libsimdjson-dev zlib1g-dev libzstd-dev)
+       libxxhash-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libsimdjson-dev zlib1g-dev libzstd-dev)
 demo=(bible-kjv bible-kjv-text)
 test=(libgtest-dev iproute2)
 bench=(libbenchmark-dev)

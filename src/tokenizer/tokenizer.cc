@@ -7,8 +7,10 @@
 #include "base/check.h"
 #include "tokenizer/byte_bpe_tokenizer.h"
 #include "tokenizer/byte_level.h"
+#include "tokenizer/huggingface.h"
 #include "tokenizer/identity.h"
 #include "tokenizer/null_tokenizer.h"
+#include "tokenizer/sentencepiece_tokenizer.h"
 
 namespace megatron::tokenizer {
 namespace {
@@ -20,6 +22,15 @@ std::unique_ptr<Tokenizer> make_null(const TokenizerOptions& options) {
   return std::make_unique<NullTokenizer>(*options.vocab_size, options.null_eod_id, options.null_pad_id);
 }
 
+template <const char* type>
+std::unique_ptr<Tokenizer> make_sentencepiece(const TokenizerOptions& options) {
+  return make_sentencepiece_tokenizer(type, options);
+}
+
+constexpr char kSentencePiece[] = "SentencePieceTokenizer";
+constexpr char kGptSentencePiece[] = "GPTSentencePieceTokenizer";
+constexpr char kLlama2[] = "Llama2Tokenizer";
+
 struct Maker {
   std::string_view type;
   std::unique_ptr<Tokenizer> (*make)(const TokenizerOptions& options);
@@ -30,12 +41,14 @@ constexpr Maker kMakers[] = {
     {"NullTokenizer", make_null},
     {"GPT2BPETokenizer", make_gpt2_bpe},
     {"TikTokenizer", make_tiktoken},
+    {"HuggingFaceTokenizer", make_huggingface_tokenizer},
+    {kSentencePiece, make_sentencepiece<kSentencePiece>},
+    {kGptSentencePiece, make_sentencepiece<kGptSentencePiece>},
+    {kLlama2, make_sentencepiece<kLlama2>},
 };
 
-constexpr std::string_view kNotBuilt[] = {
-    "BertWordPieceLowerCase", "BertWordPieceCase", "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
-    "HuggingFaceTokenizer",   "Llama2Tokenizer",   "MultimodalTokenizer",    "NullMultimodalTokenizer",
-    "SFTTokenizer",           "byte-level"};
+constexpr std::string_view kNotBuilt[] = {"BertWordPieceLowerCase",  "BertWordPieceCase", "MultimodalTokenizer",
+                                          "NullMultimodalTokenizer", "SFTTokenizer",      "byte-level"};
 
 constexpr auto kBuilt = [] {
   std::array<std::string_view, std::size(kMakers)> names;

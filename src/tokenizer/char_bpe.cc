@@ -1,0 +1,182 @@
+#include "tokenizer/char_bpe.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "tokenizer/unicode_text.h"
+
+namespace megatron::tokenizer {
+namespace {
+
+constexpr std::uint32_t kNone = BpeMerges::kNone;
+
+class CharBpe final : public WordModel {
+ public:
+  CharBpe(const BpeFile& file, const Unreachable& unreachable)
+      : file_(file), unreachable_(unreachable), merges_(file.merges), fallback_(file.vocabulary) {
+    for (unsigned char b = 0; b < 128; ++b) {
+      const char c = static_cast<char>(b);
+      ascii_[b] = file.vocabulary.find({&c, 1}).value_or(kNone);
+    }
+  }
+
+  void encode(std::string_view word, std::vector<std::int64_t>& ids) const override {
+    if (file_.whole_words_first) {
+      const auto whole = file_.vocabulary.find(word);
+      if (whole && !(*whole < unreachable_.size() && unreachable_[*whole])) return ids.push_back(*whole);
+    }
+    std::vector<std::uint32_t> symbols;
+    symbols.reserve(word.size());
+    spell(word, symbols);
+    const std::size_t count = merges_.merge(symbols.data(), symbols.size());
+    ids.insert(ids.end(), symbols.begin(), symbols.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+  bool may_cut_before(std::string_view mark) const override {
+    if (file_.whole_words_first || !file_.prefix.empty() || !file_.suffix.empty() || !file_.vocabulary.find(mark))
+      return false;
+    for (const BpeMerge& merge : file_.merges) {
+      const std::string_view text = file_.vocabulary.text(merge.merged);
+      for (std::size_t at = text.find(mark); at != std::string_view::npos; at = text.find(mark, at + mark.size()))
+        if (at > 0 && !text.substr(0, at).ends_with(mark)) return false;
+    }
+    return true;
+  }
+
+ private:
+  std::uint32_t id_of(std::string_view character, bool first, bool last) const {
+    if (file_.prefix.empty() && file_.suffix.empty())
+      return character.size() == 1 && static_cast<unsigned char>(character[0]) < 128
+                 ? ascii_[static_cast<unsigned char>(character[0])]
+                 : file_.vocabulary.find(character).value_or(kNone);
+    return file_.vocabulary.find(dressed(character, first, last)).value_or(kNone);
+  }
+
+  std::string dressed(std::string_view character, bool first, bool last) const {
+    return str_cat(first ? "" : file_.prefix, character, last ? file_.suffix : "");
+  }
+
+  /// The ids of the characters. An unknown one is held back until a known one comes (bytes do not count as known), so
+  /// that its neighbours can join it.
+  void spell(std::string_view word, std::vector<std::uint32_t>& symbols) const {
+    bool held = false;
+    const auto flush = [&] {
+      if (held) symbols.push_back(*file_.unknown);
+      held = false;
+    };
+    for (std::size_t at = 0; at < word.size();) {
+      const std::size_t length = character_at(word, at).length;
+      const std::string_view character = word.substr(at, length);
+      const bool first = at == 0, last = at + length == word.size();
+      at += length;
+      const std::uint32_t id = id_of(character, first, last);
+      if (id != kNone) {
+        flush();
+        symbols.push_back(id);
+        continue;
+      }
+      if (file_.byte_fallback && fallback_.append(dressed(character, first, last), symbols)) continue;
+      if (!file_.unknown) continue;
+      if (!file_.fuse_unknown) flush();
+      held = true;
+    }
+    flush();
+  }
+
+  const BpeFile& file_;
+  const Unreachable& unreachable_;
+  BpeMerges merges_;
+  FallbackBytes fallback_;
+  std::array<std::uint32_t, 128> ascii_ = {};
+};
+
+/// Reads model.merges, whose entries are "a b" or ["a", "b"].
+class MergeReader {
+ public:
+  explicit MergeReader(const BpeFile& file) : file_(file) {}
+
+  std::vector<BpeMerge> read(const JsonNode& node) {
+    node.for_each_element([&](std::size_t, const JsonNode& entry) { read_entry(entry); });
+    if (merges_.empty()) node.refuse("is empty: a BPE model without merges cannot join anything");
+    drop_repeated();
+    return std::move(merges_);
+  }
+
+ private:
+  void read_entry(const JsonNode& entry) {
+    if (entry.is_array()) {
+      if (entry.size() != 2) entry.refuse(str_cat("must name two tokens, not ", entry.size()));
+      return add(entry, entry.element(0).string(), entry.element(1).string());
+    }
+    if (!entry.is_string()) entry.refuse("must be \"a b\" or [\"a\", \"b\"]");
+    const std::string line = entry.string();
+    if (line.starts_with("#version")) return;
+    const std::size_t space = line.find(' ');
+    if (space == std::string::npos || line.find(' ', space + 1) != std::string::npos)
+      entry.refuse(str_cat("\"", line,
+                           "\" must be two tokens with one space between them; tokens with spaces need the "
+                           "spelling [\"a\", \"b\"]"));
+    add(entry, line.substr(0, space), line.substr(space + 1));
+  }
+
+  void add(const JsonNode& entry, const std::string& left, const std::string& right) {
+    if (left.empty()) entry.refuse("the first token is empty");
+    if (!right.starts_with(file_.prefix) && right.size() <= file_.prefix.size())
+      entry.refuse(str_cat("\"", right, "\" is shorter than the prefix \"", file_.prefix, "\""));
+    if (right.size() <= file_.prefix.size()) entry.refuse("the second token is empty");
+    const auto id = [&](const std::string& token) {
+      const auto found = file_.vocabulary.find(token);
+      if (!found) entry.refuse(str_cat("\"", token, "\" is not in the vocabulary"));
+      return *found;
+    };
+    merges_.push_back({id(left), id(right), id(left + right.substr(file_.prefix.size()))});
+  }
+
+  /// Of a pair that stands there more than once, the last place counts.
+  void drop_repeated() {
+    std::vector<std::pair<std::uint64_t, std::size_t>> pairs;
+    pairs.reserve(merges_.size());
+    for (std::size_t i = 0; i < merges_.size(); ++i)
+      pairs.emplace_back(std::uint64_t{merges_[i].left} << 32 | merges_[i].right, i);
+    std::sort(pairs.begin(), pairs.end());
+    std::vector<bool> dropped(merges_.size());
+    for (std::size_t i = 0; i + 1 < pairs.size(); ++i)
+      if (pairs[i].first == pairs[i + 1].first) dropped[pairs[i].second] = true;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < merges_.size(); ++i)
+      if (!dropped[i]) merges_[kept++] = merges_[i];
+    merges_.resize(kept);
+  }
+
+  const BpeFile& file_;
+  std::vector<BpeMerge> merges_;
+};
+
+}  // namespace
+
+BpeFile BpeFile::read(const JsonNode& node) {
+  node.allow_only({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk",
+                   "byte_fallback", "ignore_merges", "vocab", "merges"});
+  const JsonNode dropout = node["dropout"];
+  if (!dropout.is_null() && dropout.number() != 0)
+    dropout.refuse("dropout makes ids random and is not supported; set it to null");
+  BpeFile file;
+  file.vocabulary = Vocabulary::from_object(node.required("vocab"));
+  file.prefix = node.string_or("continuing_subword_prefix", "");
+  file.suffix = node.string_or("end_of_word_suffix", "");
+  file.fuse_unknown = node.boolean_or("fuse_unk", false);
+  file.byte_fallback = node.boolean_or("byte_fallback", false);
+  file.whole_words_first = node.boolean_or("ignore_merges", false);
+  if (const JsonNode unknown = node["unk_token"]; !unknown.is_null()) {
+    file.unknown = file.vocabulary.find(unknown.string());
+    if (!file.unknown) unknown.refuse(str_cat("\"", unknown.string(), "\" is not in the vocabulary"));
+  }
+  file.merges = MergeReader(file).read(node.required("merges"));
+  return file;
+}
+
+std::unique_ptr<WordModel> make_char_bpe(const BpeFile& file, const Unreachable& unreachable) {
+  return std::make_unique<CharBpe>(file, unreachable);
+}
+
+}  // namespace megatron::tokenizer

@@ -84,12 +84,18 @@ TEST_P(PostValidation, KeepsTheBits) {
         << joined(differences(guessed, plain, run.model, Level::bits));
     EXPECT_FALSE(plain.steps.front().redone.has_value());
     ASSERT_TRUE(guessed.steps.front().redone.has_value());
-    if (clip == 0.0) EXPECT_EQ(redone_steps(guessed), 0);
-    if (clip == 1e-3) EXPECT_EQ(redone_steps(guessed), 5);
+    if (clip == 0.0) {
+      EXPECT_EQ(redone_steps(guessed), 0);
+    }
+    if (clip == 1e-3) {
+      EXPECT_EQ(redone_steps(guessed), 5);
+    }
     for (std::size_t i = 0; i < plain.steps.size(); ++i) {
       EXPECT_EQ(guessed.steps[i].consumed_samples, plain.steps[i].consumed_samples);
       EXPECT_EQ(guessed.steps[i].lr, plain.steps[i].lr);
-      if (clip > 1e-3 && plain.steps[i].grad_norm < clip) EXPECT_EQ(guessed.steps[i].redone, false) << i;
+      if (clip > 1e-3 && plain.steps[i].grad_norm < clip) {
+        EXPECT_EQ(guessed.steps[i].redone, false) << i;
+      }
     }
   }
 }
@@ -119,7 +125,9 @@ TEST(PostValidationOfFloat16, OverflowsAreSkippedAlike) {
       EXPECT_EQ(guessed.steps[i].loss_scale, plain.steps[i].loss_scale) << i;
       EXPECT_EQ(guessed.steps[i].lr, plain.steps[i].lr) << i;
       EXPECT_EQ(guessed.steps[i].loss, plain.steps[i].loss) << i;
-      if (!plain.steps[i].skipped) EXPECT_EQ(guessed.steps[i].grad_norm, plain.steps[i].grad_norm) << i;
+      if (!plain.steps[i].skipped) {
+        EXPECT_EQ(guessed.steps[i].grad_norm, plain.steps[i].grad_norm) << i;
+      }
       skipped += plain.steps[i].skipped ? 1 : 0;
     }
     EXPECT_GE(skipped, 2);

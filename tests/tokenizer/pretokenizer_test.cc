@@ -106,8 +106,12 @@ TEST(KnownPatterns, LongTextsTakeLinearTime) {
   for (const char* name : {"gpt2", "cl100k", "o200k", "qwen2"}) {
     EXPECT_EQ(cut_by(name, std::string(5'000'000, 'a')).size(), 1U);
     EXPECT_EQ(cut_by(name, std::string(1'000'000, ' ')).size(), 1U);
-    EXPECT_EQ(cut_by(name, std::string(1'000'000, ' ') + "x").size(), 2U);
-    EXPECT_EQ(cut_by(name, std::string(1'000'000, '\n') + "  x").size(), name[0] == 'g' ? 2U : 3U);
+    // Grown in place: gcc 12 takes the sum of a long string and a literal for an overflow.
+    std::string blanks(1'000'000, ' '), lines(1'000'000, '\n');
+    blanks += "x";
+    lines += "  x";
+    EXPECT_EQ(cut_by(name, blanks).size(), 2U);
+    EXPECT_EQ(cut_by(name, lines).size(), name[0] == 'g' ? 2U : 3U);
   }
 }
 

@@ -32,18 +32,21 @@ constexpr const char* kScripts =
     "Sundanese Syloti_Nagri Syriac Tagalog Tagbanwa Tai_Le Tai_Tham Tai_Viet Takri Tamil Tangut Telugu Thaana Thai "
     "Tibetan Tifinagh Tirhuta Ugaritic Vai Warang_Citi Yi";
 
-/// Runs of one script; spaces and characters without a script go with the run before them.
+/// Runs of one script; spaces and characters without a script go with the run before them. The loops never give back
+/// what they took, so that long runs need no memory.
 std::string scripts_regex() {
   const std::string any = R"(\x{20}\p{Cn}\p{Co})";
   const std::string japanese = R"(\p{sc:Han}\p{sc:Hiragana}\p{sc:Katakana}\x{30FC})";
-  std::string regex = "[" + japanese + "][" + japanese + any + "]*";
+  std::string regex = "[" + japanese + "][" + japanese + any + "]*+";
   const std::string_view names = kScripts;
   for (std::size_t at = 0; at < names.size();) {
     const std::size_t end = std::min(names.find(' ', at), names.size());
-    std::string set = str_cat(R"(\p{sc:)", names.substr(at, end - at), "}");
-    const bool common = names.substr(at, end - at) == "Common";
-    const std::string first = common ? R"((?![\x{20}\x{30FC}]))" : "";
-    regex += str_cat("|(?:", first, set, ")(?:", first, set, "|[", any, "])*");
+    const std::string_view name = names.substr(at, end - at);
+    const std::string set = str_cat(R"(\p{sc:)", name, "}");
+    if (name == "Common")  // holds the space and U+30FC too
+      regex += str_cat(R"(|[^\P{sc:Common}\x{30FC}\x{20}](?:[^\P{sc:Common}\x{30FC}]++|[\p{Cn}\p{Co}]++)*+)");
+    else
+      regex += str_cat("|[", set, "][", set, any, "]*+");
     at = end + 1;
   }
   return regex;

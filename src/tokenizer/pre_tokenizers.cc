@@ -162,8 +162,9 @@ std::string_view PreTokenizer::prepare(const Step& step, std::string_view text, 
   const bool asked = step.prepend == Prepend::always || (step.prepend == Prepend::first && at_start);
   if (step.kind == Kind::bytes) {
     if (!asked || text.starts_with(' ')) return text;
-    storage = " ";
-    return storage += text;
+    storage.clear();
+    storage.push_back(' ');
+    return storage.append(text);
   }
   const bool prepend = asked && !text.starts_with(' ') && !text.starts_with(step.replacement);
   storage.reserve(text.size() + text.size() / 2 + 4);

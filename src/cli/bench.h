@@ -47,5 +47,6 @@ int bench_matmul(Arguments args);
 int bench_attention(Arguments args);
 int bench_optimizer(Arguments args);
 int bench_comm(Arguments args);
+int bench_data(Arguments args);
 
 }  // namespace megatron::cli

@@ -20,6 +20,7 @@ int run_preprocess(Arguments args);
 int run_merge_datasets(Arguments args);
 int run_split_dataset(Arguments args);
 int run_train_tokenizer(Arguments args);
+int run_tokenize(Arguments args);
 int run_generate(Arguments args);
 int run_verify(Arguments args);
 int run_bench(Arguments args);

@@ -39,6 +39,7 @@ constexpr Command kCommands[] = {
     {"merge-datasets", megatron::cli::run_merge_datasets, "join .bin/.idx files", Help::itself},
     {"split-dataset", megatron::cli::run_split_dataset, "cut a .bin/.idx file between documents", Help::itself},
     {"train-tokenizer", megatron::cli::run_train_tokenizer, "learn a BPE vocabulary from text", Help::itself},
+    {"tokenize", megatron::cli::run_tokenize, "text to token ids and back", Help::itself},
     {"generate", megatron::cli::run_generate, "sample text from a checkpoint", Help::see_options,
      megatron::cli::generate_options},
     {"verify", megatron::cli::run_verify, "compare with the numbers of another program", Help::see_options,

@@ -169,7 +169,7 @@ int run_preprocess(Arguments args) {
   }
   request.config.workers = static_cast<int>(std::min<std::int64_t>(request.workers, 1024));
   request.config.resume_bytes = request.resume_megabytes * 1'000'000;
-  request.config.encode.parse_special = request.tokenizer.parse_special;
+  request.config.encode = request.tokenizer.encode_options();
   print_tokenizer(*tokenizer);
   Progress progress(request.log_interval);
   const auto result = data::preprocess(request.config, *tokenizer,

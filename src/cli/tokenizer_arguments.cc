@@ -1,5 +1,10 @@
 #include "cli/tokenizer_arguments.h"
 
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
 #include "base/check.h"
 
 namespace megatron::cli {
@@ -11,7 +16,21 @@ std::string known_types() {
   return names;
 }
 
+constexpr std::pair<std::string_view, tokenizer::TextEnds> kTextEnds[] = {{"none", tokenizer::TextEnds::none},
+                                                                          {"bos", tokenizer::TextEnds::bos},
+                                                                          {"eos", tokenizer::TextEnds::eos},
+                                                                          {"both", tokenizer::TextEnds::both},
+                                                                          {"model", tokenizer::TextEnds::model}};
+
+const auto* find_ends(std::string_view name) {
+  return std::find_if(std::begin(kTextEnds), std::end(kTextEnds), [&](const auto& e) { return e.first == name; });
+}
+
 }  // namespace
+
+tokenizer::EncodeOptions TokenizerArguments::encode_options() const {
+  return {parse_special, find_ends(text_ends)->second};
+}
 
 void TokenizerArguments::add_to(ArgumentParser& parser) {
   parser.text("--tokenizer-type", type);
@@ -29,6 +48,7 @@ void TokenizerArguments::add_to(ArgumentParser& parser) {
   parser.flag("--tokenizer-sentencepiece-legacy", options.sentencepiece_legacy);
   parser.flag("--no-tokenizer-sentencepiece-ignore-extra-whitespaces", options.sentencepiece_keep_extra_whitespaces);
   parser.flag("--parse-special", parse_special);
+  parser.text("--text-ends", text_ends);
   parser.refuse("--tokenizer-metadata", "not built in this version; give the tokenizer's own options");
 }
 
@@ -44,9 +64,14 @@ std::unique_ptr<tokenizer::Tokenizer> TokenizerArguments::create(const ArgumentP
     if (parser.given(name) && !null) errors.push_back(str_cat(name, ": needs --tokenizer-type NullTokenizer"));
   if (parser.given("--vocab-size") && type == "ByteLevel")
     errors.emplace_back("--vocab-size: needs --tokenizer-type NullTokenizer");
+  if (find_ends(text_ends) == std::end(kTextEnds))
+    errors.push_back(str_cat("--text-ends ", text_ends, ": must be none, bos, eos, both or model"));
   if (errors.size() > before) return nullptr;
   try {
-    return tokenizer::create_tokenizer(type, options);
+    auto made = tokenizer::create_tokenizer(type, options);
+    std::vector<std::int64_t> ends;
+    made->encode("", encode_options(), ends);  // refuses ends that the tokenizer does not have
+    return made;
   } catch (const ConfigError& error) {
     errors.emplace_back(error.what());
     return nullptr;
@@ -62,7 +87,8 @@ std::string tokenizer_arguments_help() {
   --tokenizer-special-tokens T [T ...]   further markers; also --vocab-extra-ids N
   --vocab-size N              for NullTokenizer and TikTokenizer
   --null-tokenizer-eod-id N   for NullTokenizer (default: vocabulary - 1; -1: none); also --null-tokenizer-pad-id
-  --parse-special             markers such as <|endoftext|> in the text become their ids (default: plain text))");
+  --parse-special             markers such as <|endoftext|> in the text become their ids (default: plain text)
+  --text-ends ENDS            ids around each text: none (default), bos, eos, both, or model (what the file puts there))");
 }
 
 }  // namespace megatron::cli

@@ -80,6 +80,8 @@ class RankParts {
   /// Gives a parameter its value, rounded to its type, and its main weight, if it has one, from `values_fp32`, shaped
   /// alike; of both what this rank holds.
   void set_weights(nn::Parameter& parameter, const Tensor& values_fp32);
+  /// For passes outside of the engine (nn::Pass::parameter_gate); null where every rank has all values.
+  nn::ParameterGate* parameter_gate() { return parameter_store_.get(); }
   /// Waits for values that are still being gathered.
   void finish_gathers();
   /// Returns when every parameter has its whole value, which it keeps until the next update: for what reads values

@@ -101,6 +101,7 @@ Tensor ReferenceRun::forward_logits(const nn::MicroBatch& batch, std::int64_t be
   kernels::Executor& exec = parts_.exec();
   nn::WeightGradQueue queue(exec, nullptr);
   nn::Pass pass{parts_.rank(), exec, batch, nn::Mode::evaluate, false, queue};
+  pass.parameter_gate = parts_.parameter_gate();
   return pipeline::forward_logits(pass, parts_.model(), run_, begin, end, "verify.hidden");
 }
 

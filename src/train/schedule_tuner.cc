@@ -6,11 +6,11 @@
 #include <fstream>
 
 #include "base/check.h"
+#include "base/median.h"
 #include "schedule/passes.h"
 #include "schedule/program_text.h"
 #include "schedule/simulate.h"
 #include "schedule/training_program.h"
-#include "train/median.h"
 
 namespace megatron::train {
 namespace {
@@ -53,8 +53,8 @@ bool ScheduleTuner::observe(const pipeline::StepTimes& times) {
 
 void ScheduleTuner::share_times() {
   const double chunks = parallel_.virtual_chunks;
-  const std::array<double, 4> own = {chunks * upper_median(forward_), chunks * upper_median(input_grad_),
-                                     chunks * upper_median(weight_grad_),
+  const std::array<double, 4> own = {chunks * median(forward_), chunks * median(input_grad_),
+                                     chunks * median(weight_grad_),
                                      receive_.empty() ? 0.0 : *std::min_element(receive_.begin(), receive_.end())};
   Tensor sums = parts_.exec().empty({4}, DType::float64, MemoryKind::communication);
   std::copy(own.begin(), own.end(), sums.data<double>());

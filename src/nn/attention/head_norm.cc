@@ -5,10 +5,6 @@
 namespace megatron::nn {
 namespace {
 
-kernels::NormKind kernel_kind(spec::Normalization kind) {
-  return kind == spec::Normalization::layer_norm ? kernels::NormKind::layer_norm : kernels::NormKind::rms_norm;
-}
-
 /// Head `head` of each group of a dense [T, N, D] tensor as rows [T·G, D].
 TensorView head_rows(TensorView y_TND, std::int64_t head, std::int64_t heads_per_group) {
   const std::int64_t width = y_TND.size(2);

@@ -103,13 +103,14 @@ void Optimizer::set_main_weight(const nn::Parameter& parameter, const Tensor& va
 UpdateResult Optimizer::step(const UpdateInput& input) {
   UpdateResult result;
   MEGATRON_CHECK(std::isfinite(input.token_sum) && input.token_sum >= 0.0, "sum of the loss mask ", input.token_sum);
-  MEGATRON_CHECK(std::isfinite(input.loss_scale) && input.loss_scale > 0.0, "loss scale ", input.loss_scale);
+  MEGATRON_CHECK(std::isfinite(input.backward_scale) && input.backward_scale > 0.0, "backward scale ",
+                 input.backward_scale);
   if (input.token_sum == 0.0) {
     result.skipped = true;
     return result;
   }
   // The norm counts every NaN and Inf, so it is the finiteness check as well and costs no second pass.
-  const double norm = global_grad_norm(rank_, owned_, sharded_) / input.token_sum / input.loss_scale;
+  const double norm = global_grad_norm(rank_, owned_, sharded_) / input.token_sum / input.backward_scale;
   result.grad_norm = norm;
   if (!std::isfinite(norm)) {
     result.skipped = true;
@@ -119,7 +120,7 @@ UpdateResult Optimizer::step(const UpdateInput& input) {
   if (count_zeros) result.num_zeros = global_zeros(rank_, group(), owned_);
   const double coefficient = spec_.clip_grad > 0.0 ? clip_coefficient(norm, spec_.clip_grad) : 1.0;
   result.clipped = coefficient < 1.0;
-  update(input, coefficient / input.token_sum / input.loss_scale);
+  update(input, coefficient / input.token_sum / input.backward_scale);
   return result;
 }
 

@@ -1,7 +1,6 @@
 #include "spec/layer_split.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/check.h"
 
@@ -124,14 +123,6 @@ std::vector<std::int64_t> layers_per_stage(const Ranges& ranges) {
   std::vector<std::int64_t> layers;
   for (std::size_t chunk = 0; chunk < ranges.front().size(); ++chunk)
     for (const auto& rank : ranges) layers.push_back(rank[chunk].count);
-  return layers;
-}
-
-std::vector<std::int64_t> layers_per_rank(const Ranges& ranges) {
-  std::vector<std::int64_t> layers;
-  for (const auto& rank : ranges)
-    layers.push_back(std::accumulate(rank.begin(), rank.end(), std::int64_t{0},
-                                     [](std::int64_t sum, const LayerRange& r) { return sum + r.count; }));
   return layers;
 }
 

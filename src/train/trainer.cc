@@ -65,7 +65,7 @@ class Trainer {
   int pending_signal() const { return process_.stop_signal == nullptr ? 0 : process_.stop_signal->load(); }
   bool is_float16() const { return run_.numerics.params_dtype == DType::float16; }
   /// Before a step: tells the engine the scale of its gradients.
-  void set_loss_scale(StepReport& report, std::int64_t num_micro_batches);
+  void set_backward_scale(StepReport& report, std::int64_t num_micro_batches);
   /// After an update of float16 training; false if the run must end.
   bool follow_overflow(const optim::UpdateResult& result, StepReport& report);
   bool out_of_time() const {
@@ -88,7 +88,7 @@ class Trainer {
   std::int64_t program_micro_batches_ = 0;  // what program_ was made for
   std::vector<schedule::Instruction> program_;
   LossScaler scaler_{run_.numerics.loss_scale};
-  double seed_scale_ = 1.0;  // what seeds backward beside the mask
+  double backward_scale_ = 1.0;  // what seeds backward beside the mask
   ScheduleTuner tuner_{parts_};
   RunPosition position_;
   StepSummary summary_;  // of the latest step
@@ -233,7 +233,7 @@ StepReport Trainer::step() {
   const std::vector<nn::MicroBatch> batches = next_batches();
   const double data_end = monotonic_seconds();
   StepReport report;
-  set_loss_scale(report, std::ssize(batches));
+  set_backward_scale(report, std::ssize(batches));
   const pipeline::StepOutput output = compute(batches);
   const bool retunes = tuner_.observe(output.times);
   if (retunes) retune();
@@ -282,7 +282,8 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
     report.skipped = true;
     say(str_cat("iteration ", report.iteration, ": every target is masked, 0 trained tokens: no weight was changed"));
   } else {
-    const optim::UpdateResult result = parts_.update({report.lr, report.weight_decay, report.token_sum, seed_scale_});
+    const optim::UpdateResult result =
+        parts_.update({report.lr, report.weight_decay, report.token_sum, backward_scale_});
     report.grad_norm = result.grad_norm;
     report.num_zeros = result.num_zeros;
     report.skipped = result.skipped;
@@ -306,12 +307,12 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
   }
 }
 
-void Trainer::set_loss_scale(StepReport& report, std::int64_t num_micro_batches) {
+void Trainer::set_backward_scale(StepReport& report, std::int64_t num_micro_batches) {
   if (!is_float16()) return;
   report.loss_scale = scaler_.scale();
   const std::int64_t tokens = num_micro_batches * run_.batch.micro_batch_size * run_.model.seq_length;
-  seed_scale_ = std::ldexp(scaler_.scale(), -seed_shift(tokens));
-  parts_.engine().set_loss_scale(seed_scale_);
+  backward_scale_ = std::ldexp(scaler_.scale(), -seed_shift(tokens));
+  parts_.engine().set_backward_scale(backward_scale_);
 }
 
 bool Trainer::follow_overflow(const optim::UpdateResult& result, StepReport& report) {

@@ -13,6 +13,7 @@
 namespace megatron::interop {
 namespace {
 
+using checkpoint::exists;
 using checkpoint::SafetensorsFile;
 using checkpoint::TensorInfo;
 

@@ -1,6 +1,7 @@
 #include "nn/attention/head_norm.h"
 
 #include "kernels/norm.h"
+#include "nn/norm.h"
 
 namespace megatron::nn {
 namespace {

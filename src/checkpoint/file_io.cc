@@ -138,6 +138,11 @@ void create_directories(const std::string& path) {
   if (!std::filesystem::is_directory(path, error)) throw IoError(str_cat(path, ": is not a folder"));
 }
 
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
 std::int64_t free_bytes(const std::string& directory) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::absolute(directory.empty() ? "." : directory, error);

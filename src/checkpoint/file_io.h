@@ -45,6 +45,8 @@ void rename_path(const std::string& from, const std::string& to);
 /// Removes a file or a whole tree; nothing happens if it is not there.
 void remove_path(const std::string& path);
 void create_directories(const std::string& path);
+/// Something is there; false too where nobody may look.
+bool exists(const std::string& path);
 /// Bytes that an unprivileged writer may still use on the file system that holds `directory` (or its nearest parent
 /// that exists).
 std::int64_t free_bytes(const std::string& directory);

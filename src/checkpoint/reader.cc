@@ -19,11 +19,6 @@
 namespace megatron::checkpoint {
 namespace {
 
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
 bool is_float(FileDType dtype) { return dtype >= FileDType::f16; }
 
 /// Elements of `dtype` at `source` into `count` elements of `target` at `out`.

@@ -20,19 +20,16 @@ namespace {
 constexpr const char* kTemporary = ".tmp";
 constexpr const char* kAside = ".replaced.tmp";
 
-bool exists(const std::string& path) {
+/// A link that leads nowhere counts too: its name is taken.
+bool is_taken(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
-}
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
 /// "iter_0000010" of "iter_0000010.tmp" and of "iter_0000010.replaced.tmp"; empty for all other names.
 std::string stem_of_leftover(const std::string& name) {
   for (const char* end : {kAside, kTemporary}) {
-    if (!ends_with(name, end)) continue;
+    if (!name.ends_with(end)) continue;
     std::string stem = name.substr(0, name.size() - std::strlen(end));
     if (stem.size() >= 12 && stem.compare(0, 5, "iter_") == 0 &&
         stem.find_first_not_of("0123456789", 5) == std::string::npos)
@@ -67,7 +64,7 @@ void SaveFolder::remove_leftovers() {
     const std::string stem = stem_of_leftover(name);
     if (stem.empty()) continue;
     // A crash between two renames leaves the replaced folder as the only one: it gets its name back.
-    if (ends_with(name, kAside) && !exists(directory_ + "/" + stem))
+    if (name.ends_with(kAside) && !is_taken(directory_ + "/" + stem))
       rename_path(directory_ + "/" + name, directory_ + "/" + stem);
     else
       remove_path(directory_ + "/" + name);
@@ -93,7 +90,7 @@ void SaveFolder::complete(const Manifest& manifest, const std::string& state_jso
 }
 
 void SaveFolder::publish() {
-  if (!exists(final_)) {
+  if (!is_taken(final_)) {
     rename_path(temporary_, final_);
     published_ = Published::renamed;
   } else if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) == 0) {
@@ -114,14 +111,14 @@ void SaveFolder::withdraw() {
     if (::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, final_.c_str(), RENAME_EXCHANGE) != 0)
       throw IoError(str_cat(final_, ": cannot exchange back with ", temporary_, ": ", std::strerror(errno)));
   if (was == Published::set_aside) {
-    if (exists(final_)) rename_path(final_, temporary_);
+    if (is_taken(final_)) rename_path(final_, temporary_);
     rename_path(aside_, final_);
   }
 }
 
 void SaveFolder::track(std::int64_t iteration) {
   const std::string path = tracker_path(directory_);
-  const bool had_tracker = exists(path);
+  const bool had_tracker = is_taken(path);
   const std::string before = had_tracker ? read_text_file(path) : std::string();
   write_text_file(path + kTemporary, std::to_string(iteration));
   rename_path(path + kTemporary, path);
@@ -140,7 +137,7 @@ void SaveFolder::clean() {
   remove_path(temporary_);
   remove_path(tracker_path(directory_) + kTemporary);
   // Set aside and not brought back only when the new folder is in place.
-  if (exists(final_)) remove_path(aside_);
+  if (is_taken(final_)) remove_path(aside_);
 }
 
 }  // namespace megatron::checkpoint

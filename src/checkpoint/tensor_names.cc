@@ -17,10 +17,6 @@ constexpr std::array<Spelling, 4> kFusedNorms{{
     {".pre_mlp_layernorm.bias", ".mlp.linear_fc1.layer_norm_bias"},
 }};
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 std::string replace_end(const std::string& text, std::string_view from, std::string_view to) {
   return text.substr(0, text.size() - from.size()) + std::string(to);
 }
@@ -30,14 +26,14 @@ std::string replace_end(const std::string& text, std::string_view from, std::str
 std::vector<std::string> spellings(const std::string& name) {
   std::vector<std::string> names{name};
   for (const Spelling& spelling : kFusedNorms) {
-    if (ends_with(name, spelling.ours)) names.push_back(replace_end(name, spelling.ours, spelling.fused));
-    if (ends_with(name, spelling.fused)) names.push_back(replace_end(name, spelling.fused, spelling.ours));
+    if (name.ends_with(spelling.ours)) names.push_back(replace_end(name, spelling.ours, spelling.fused));
+    if (name.ends_with(spelling.fused)) names.push_back(replace_end(name, spelling.fused, spelling.ours));
   }
   return names;
 }
 
 bool has_vocabulary_rows(const std::string& name) {
-  return ends_with(name, "embedding.word_embeddings.weight") || ends_with(name, "output_layer.weight");
+  return name.ends_with("embedding.word_embeddings.weight") || name.ends_with("output_layer.weight");
 }
 
 }  // namespace megatron::checkpoint

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "comm/world.h"
@@ -24,12 +25,6 @@ std::string compiler() {
 #else
   return str_cat("g++ ", __GNUC__, ".", __GNUC_MINOR__);
 #endif
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
 }
 
 void line(const char* name, const std::string& text) { std::printf("%-14s %s\n", name, text.c_str()); }
@@ -100,7 +95,7 @@ int run_doctor(Arguments args) {
                         ));
   line("processor", train::processor_name());
   line("cores", str_cat(train::usable_cores(), " usable (affinity and control-group quota)"));
-  line("vector code", str_cat(kernels::current_isa(), " in use; supported: ", joined(kernels::supported_isas())));
+  line("vector code", str_cat(kernels::current_isa(), " in use; supported: ", joined(kernels::supported_isas(), ", ")));
   line("bf16 products", str_cat(kernels::uses_pair_instruction() ? "pairs by instruction: " : "widened to float32: ",
                                 kernels::pair_instruction_reason()));
   line("memory", str_cat(format_bytes(train::total_memory_bytes()), ", available ",

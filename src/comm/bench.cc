@@ -8,6 +8,8 @@
 #include <numeric>
 #include <span>
 
+#include "base/clock.h"
+#include "base/median.h"
 #include "base/units.h"
 #include "comm/world.h"
 #include "kernels/tree_sum.h"
@@ -16,7 +18,6 @@ namespace megatron::comm {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using kernels::Stores;
 
 constexpr std::int64_t kColdBytes = 16 * kMiB, kBatchBytes = 256 * kKiB, kMostSets = 64;
@@ -99,12 +100,6 @@ double Measurement::once(const Work& work) {
   group_.barrier("bench read");
   const double seconds = std::chrono::duration<double>(end - start).count();
   return seconds / static_cast<double>(sets_.size());
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 CommTiming Measurement::take_turns(const char* operation, const Work& work, const Limit& limit) {

@@ -63,7 +63,7 @@ RankRecord RankStatus::record() const {
   if (sequence_ >= 0) record.operation = operation_text(group_, sequence_, kind_, label_);
   record.phase = phase_;
   record.serial = serial_;
-  record.seconds = std::chrono::duration<double>(Clock::now() - since_).count();
+  record.seconds = seconds_since(since_);
   return record;
 }
 

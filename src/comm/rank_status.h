@@ -1,12 +1,12 @@
 // What one rank is doing, published by its own thread for the watchdog and for error lines.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
 
+#include "base/clock.h"
 #include "comm/request.h"
 
 namespace megatron::comm {
@@ -39,8 +39,6 @@ class RankStatus {
   RankRecord record() const;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   mutable std::mutex mutex_;
   std::string instruction_;
   std::int64_t iteration_ = -1;

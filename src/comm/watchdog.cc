@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/clock.h"
+
 namespace megatron::comm {
 
 namespace {
@@ -95,7 +97,6 @@ void Watchdog::notify() {
 }
 
 void Watchdog::loop() {
-  using Clock = std::chrono::steady_clock;
   const double tick = std::clamp(std::min(means_.timeout_seconds, means_.grace_seconds) / 20, 0.01, 0.25);
   Clock::time_point last = Clock::now();
   for (;;) {

@@ -3,18 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "base/text.h"
 #include "config/derive.h"
 #include "config/nearest.h"
 #include "config/presets.h"
 
 namespace megatron::config {
 namespace {
-
-std::string joined(const std::vector<std::string>& words, const char* separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
-}
 
 std::vector<std::string> all_choices(const Option& option) {
   std::vector<std::string> all = option.choices;

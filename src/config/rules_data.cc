@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/text.h"
 #include "config/rules.h"
 #include "config/text_value.h"
 
@@ -32,11 +33,6 @@ void per_split_paths(RuleContext& c) {
     if (c.given(name)) return c.exclusive("--split", name);
 }
 
-std::string trim(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t");
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 void split_string(RuleContext& c) {
   if (!c.switches().split) return;
   std::string rest = *c.switches().split;
@@ -44,7 +40,7 @@ void split_string(RuleContext& c) {
   int fields = 0;
   while (true) {
     const auto comma = rest.find(',');
-    const std::string field = trim(rest.substr(0, comma));
+    const std::string field(trim(std::string_view(rest).substr(0, comma)));
     const auto weight = parse_real(field);
     if (!weight || *weight < 0) {
       c.error({"--split"}, str_cat("field ", fields + 1, " \"", field, "\" is not a number of at least 0"));

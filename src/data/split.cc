@@ -6,17 +6,12 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace megatron::data {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
-
-std::string_view trim(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
-}
 
 std::vector<std::string_view> fields_of(std::string_view text) {
   const std::string_view separators = text.find_first_of(",/") != std::string_view::npos ? ",/" : kBlanks;

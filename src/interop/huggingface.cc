@@ -13,25 +13,17 @@
 namespace megatron::interop {
 namespace {
 
+using checkpoint::exists;
 using checkpoint::SafetensorsFile;
 using checkpoint::TensorInfo;
 
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kBodyPrefix = "transformer.";
 
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
-bool ends_with(const std::string& text, const std::string& end) {
-  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
-}
-
 /// Causal masks and rotary frequencies, which older files hold though they are no weights.
 bool is_buffer(const std::string& name, HuggingFaceFamily family) {
-  if (family == HuggingFaceFamily::gpt2) return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
-  return ends_with(name, ".rotary_emb.inv_freq");
+  if (family == HuggingFaceFamily::gpt2) return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
+  return name.ends_with(".rotary_emb.inv_freq");
 }
 
 /// Name of each tensor → name of its file, as the index says.

@@ -1,8 +1,8 @@
 #include "kernels/bandwidth.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/units.h"
 #include "kernels/cpu/bandwidth.h"
 #include "kernels/elementwise.h"
@@ -10,7 +10,6 @@
 namespace megatron::kernels {
 
 double copy_bandwidth(Executor& exec, std::int64_t bytes, int repetitions) {
-  using Clock = std::chrono::steady_clock;
   MEGATRON_CHECK_GE(bytes, 1);
   if (exec.is_meta()) return 0.0;
   const auto allocator = tensor::Allocator::create(Device::cpu);
@@ -23,7 +22,7 @@ double copy_bandwidth(Executor& exec, std::int64_t bytes, int repetitions) {
   for (int i = 0; i < 2 * repetitions; ++i) {
     const auto begin = Clock::now();
     cpu::copy_all(exec, from, to, i % 2 == 1);
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    const double seconds = seconds_since(begin);
     best = std::max(best, 2.0 * static_cast<double>(from.bytes()) / std::max(seconds, 1e-9));
   }
   return best;

@@ -1,19 +1,15 @@
 #include "kernels/peak.h"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/float16.h"
 #include "kernels/initialize.h"
 #include "kernels/matmul.h"
 
 namespace megatron::kernels {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// Operands and result of one square product, in memory of their own.
 class SquareProduct {

@@ -31,8 +31,9 @@ class Stage {
   /// sequence parallelism. Returns the hidden state for the next stage, or on the last stage the loss of every token
   /// [T], unmasked (fp32, fp64 with fp64 weights).
   virtual Tensor forward(nn::Pass& pass, const Tensor& input, StageStash& stash) = 0;
-  /// `d_output`: gradient of what forward returned; undefined on the last stage, where it is loss_mask × loss_scale.
-  /// Returns the gradient of `input` (undefined on the first stage). Weight gradients go through pass.weight_grads.
+  /// `d_output`: gradient of what forward returned; undefined on the last stage, where it is loss_mask ×
+  /// backward_scale. Returns the gradient of `input` (undefined on the first stage). Weight gradients go through
+  /// pass.weight_grads.
   virtual Tensor backward(nn::Pass& pass, Tensor d_output, StageStash&& stash) = 0;
   /// Last stage only: final norm and head of a forward pass without labels. Rows `row_begin … row_end` of the full
   /// token list → logits [rows, vocab_size] on every TP rank (gathered, padded columns cut off). Takes what forward
@@ -41,8 +42,6 @@ class Stage {
 
   /// In forward order: embedding, layers, final norm, head. Stable addresses.
   virtual const std::vector<nn::Parameter*>& parameters() = 0;
-  virtual std::int64_t first_layer() const = 0;
-  virtual std::int64_t num_layers() const = 0;
 };
 
 }  // namespace megatron::model

@@ -30,8 +30,6 @@ class TransformerStage final : public Stage {
   Tensor forward_logits(nn::Pass& pass, const Tensor& input, std::int64_t row_begin, std::int64_t row_end) override;
 
   const std::vector<nn::Parameter*>& parameters() override { return parameters_; }
-  std::int64_t first_layer() const override { return layout_.first_layer; }
-  std::int64_t num_layers() const override { return layout_.num_layers; }
 
   /// The first stage's token table, if the head is tied to it; else null.
   nn::Parameter* shared_table();

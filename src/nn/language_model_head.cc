@@ -27,9 +27,9 @@ void token_losses(const Tensor& statistics_2T, Tensor& loss_T) {
 }
 
 template <typename T>
-void fill_seed(const std::vector<float>& mask, double loss_scale, Tensor& seed_T) {
+void fill_seed(const std::vector<float>& mask, double backward_scale, Tensor& seed_T) {
   T* seed = seed_T.data<T>();
-  for (std::size_t t = 0; t < mask.size(); ++t) seed[t] = static_cast<T>(static_cast<double>(mask[t]) * loss_scale);
+  for (std::size_t t = 0; t < mask.size(); ++t) seed[t] = static_cast<T>(static_cast<double>(mask[t]) * backward_scale);
 }
 
 }  // namespace
@@ -64,9 +64,9 @@ Tensor LanguageModelHead::loss_seed(Pass& pass) const {
   if (seed.is_meta()) return seed;
   MEGATRON_CHECK_EQ(static_cast<std::int64_t>(pass.batch.loss_mask.size()), pass.batch.num_tokens, "loss mask");
   if (setup_.dtype == DType::float64)
-    fill_seed<double>(pass.batch.loss_mask, pass.loss_scale, seed);
+    fill_seed<double>(pass.batch.loss_mask, pass.backward_scale, seed);
   else
-    fill_seed<float>(pass.batch.loss_mask, pass.loss_scale, seed);
+    fill_seed<float>(pass.batch.loss_mask, pass.backward_scale, seed);
   return seed;
 }
 

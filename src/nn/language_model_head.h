@@ -38,7 +38,7 @@ class LanguageModelHead {
   LanguageModelHead& operator=(const LanguageModelHead&) = delete;
 
   /// Loss of each token [T] against pass.batch.labels, unmasked. Sums over ranks are level 0. With pass.keep_stash the
-  /// gradients too, seeded with loss_mask × loss_scale.
+  /// gradients too, seeded with loss_mask × backward_scale.
   Tensor forward(Pass& pass, const Tensor& x_TH, Stash& stash);
   /// dx, shaped as x.
   Tensor backward(Pass& pass, Stash&& stash);

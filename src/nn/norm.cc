@@ -5,14 +5,6 @@
 #include "kernels/norm.h"
 
 namespace megatron::nn {
-namespace {
-
-kernels::NormKind kernel_kind(spec::Normalization kind) {
-  return kind == spec::Normalization::layer_norm ? kernels::NormKind::layer_norm : kernels::NormKind::rms_norm;
-}
-
-}  // namespace
-
 Norm::Norm(const LayerSetup& setup, const std::string& name, const spec::NormShape& shape)
     : setup_(setup), shape_(shape) {
   const auto reduction = setup.sequence_parallel ? GradReduction::tensor_parallel : GradReduction::none;

@@ -3,10 +3,15 @@
 // are sums over tokens, which ranks complete at the end of a step (GradReduction::tensor_parallel).
 #pragma once
 
+#include "kernels/norm.h"
 #include "nn/layer.h"
 #include "spec/block_shape.h"
 
 namespace megatron::nn {
+
+inline kernels::NormKind kernel_kind(spec::Normalization kind) {
+  return kind == spec::Normalization::layer_norm ? kernels::NormKind::layer_norm : kernels::NormKind::rms_norm;
+}
 
 class Norm {
  public:

@@ -58,7 +58,7 @@ struct Pass {
   WeightGradQueue& weight_grads;
   std::uint64_t seed = 0;  // of dropout; the run's
   /// Multiplies the loss mask to seed backward (1 except in float16: loss scale × a power of two).
-  double loss_scale = 1.0;
+  double backward_scale = 1.0;
   /// The schedule computes weight gradients in instructions of their own (W, as the zero-bubble schedules do): a layer
   /// must not form them in forward.
   bool weights_apart = false;

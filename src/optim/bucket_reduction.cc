@@ -1,8 +1,8 @@
 #include "optim/bucket_reduction.h"
 
-#include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "kernels/elementwise.h"
 
 namespace megatron::optim {
@@ -34,9 +34,9 @@ comm::Pending<Tensor> BucketReduction::launch(const FlatBucket& bucket, const Te
 }
 
 Tensor BucketReduction::wait(comm::Pending<Tensor>& reduction) {
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   Tensor sums = reduction.wait();
-  exposed_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  exposed_seconds_ += seconds_since(start);
   return sums;
 }
 

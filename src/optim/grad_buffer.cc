@@ -1,10 +1,10 @@
 #include "optim/grad_buffer.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/units.h"
 #include "kernels/elementwise.h"
 #include "optim/micro_batch_reduction.h"
@@ -94,12 +94,12 @@ void GradBuffer::finish_step() {
   check_all_reported();
   if (reduction_ == nullptr) return;
   exposed_seconds_ = reduction_->take_exposed_seconds();
-  const auto start = std::chrono::steady_clock::now();
+  const Clock::time_point start = Clock::now();
   reduction_->finish_step();
   sum_over_tensor_parallel();
   sum_tied_uses();
   reduction_->take_exposed_seconds();  // part of what follows
-  exposed_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  exposed_seconds_ += seconds_since(start);
 }
 
 const OwnedPart* GradBuffer::owned_part(const nn::Parameter& parameter) const {

@@ -103,15 +103,15 @@ void Optimizer::set_main_weight(const nn::Parameter& parameter, const Tensor& va
 UpdateDecision Optimizer::decide(const UpdateInput& input, const ExactSum& squares) const {
   UpdateDecision decision;
   MEGATRON_CHECK(std::isfinite(input.token_sum) && input.token_sum >= 0.0, "sum of the loss mask ", input.token_sum);
-  MEGATRON_CHECK(std::isfinite(input.loss_scale) && input.loss_scale > 0.0, "loss scale ", input.loss_scale);
+  MEGATRON_CHECK(std::isfinite(input.backward_scale) && input.backward_scale > 0.0, "backward scale ", input.backward_scale);
   decision.skip = input.token_sum == 0.0;
   if (decision.skip) return decision;
   // The norm counts every NaN and Inf, so it is the finiteness check as well and costs no second pass.
-  decision.norm = std::sqrt(squares.value()) / input.token_sum / input.loss_scale;
+  decision.norm = std::sqrt(squares.value()) / input.token_sum / input.backward_scale;
   decision.skip = !std::isfinite(decision.norm);
   const double coefficient = spec_.clip_grad > 0.0 ? clip_coefficient(decision.norm, spec_.clip_grad) : 1.0;
   decision.clips = coefficient < 1.0;
-  decision.scale = coefficient / input.token_sum / input.loss_scale;
+  decision.scale = coefficient / input.token_sum / input.backward_scale;
   return decision;
 }
 

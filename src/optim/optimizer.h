@@ -21,7 +21,8 @@ struct UpdateInput {
   double weight_decay = 0.0;
   /// Σ mask of the step over the global batch; gradients are divided by it once, here. 0: the step is skipped.
   double token_sum = 1.0;
-  double loss_scale = 1.0;
+  /// What seeded backward beside the mask (nn::Pass::backward_scale); gradients are divided by it too.
+  double backward_scale = 1.0;
 };
 
 struct UpdateResult {

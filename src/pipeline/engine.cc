@@ -1,7 +1,6 @@
 #include "pipeline/engine.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <deque>
 #include <map>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "kernels/optimizer_step.h"
 
 namespace megatron::pipeline {
@@ -18,9 +18,6 @@ namespace {
 
 using schedule::Instruction;
 using schedule::Op;
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 bool is_backward(Op op) { return op == Op::backward || op == Op::backward_input || op == Op::backward_weight; }
 
@@ -311,7 +308,7 @@ nn::Pass Engine::Step::make_pass(std::int64_t micro_batch, nn::WeightGradQueue& 
                 training_,
                 queue,
                 engine_.options_.seed,
-                engine_.options_.loss_scale,
+                engine_.options_.backward_scale,
                 weights_apart_};
   pass.parameter_gate = engine_.parameter_gate_;
   if (engine_.hidden_observer_)

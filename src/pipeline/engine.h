@@ -54,7 +54,7 @@ struct EngineOptions {
   std::uint64_t seed = 1234;
   bool check_for_nan = true;
   bool check_gradients = true;  // of what passes between stages too; float16 overflows by design
-  double loss_scale = 1.0;
+  double backward_scale = 1.0;
   /// Of the hidden state between stages.
   DType hidden_dtype = DType::float32;
 };
@@ -78,7 +78,7 @@ class Engine {
   /// Of the latest step.
   const StepTimes& latest_times() const { return latest_times_; }
   /// Multiplies what seeds backward, in all later steps.
-  void set_loss_scale(double scale) { options_.loss_scale = scale; }
+  void set_backward_scale(double scale) { options_.backward_scale = scale; }
   /// See nn::Pass::observe_hidden; kept for all later steps.
   void set_hidden_observer(std::function<void(std::int64_t micro_batch, std::int64_t layer, const Tensor&)> observer);
   /// See nn::Pass::parameter_gate; kept for all later steps, may be null.

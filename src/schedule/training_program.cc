@@ -10,8 +10,7 @@ namespace megatron::schedule {
 namespace {
 
 Program interleaved_program(const spec::ParallelSpec& parallel, std::int64_t m) {
-  const std::int64_t group =
-      parallel.micro_batch_group_size > 0 ? parallel.micro_batch_group_size : parallel.pipeline_parallel;
+  const std::int64_t group = parallel.interleaved_group_size();
   const std::string problem = interleaving_problem(parallel.pipeline_parallel, m, group);
   if (!problem.empty()) throw ConfigError(problem);
   return interleaved(parallel.pipeline_parallel, parallel.virtual_chunks, m, group);
@@ -76,8 +75,7 @@ Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_mic
 std::string program_problem(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches) {
   const int p = parallel.pipeline_parallel;
   if (parallel.schedule == spec::PipelineSchedule::interleaved)
-    return interleaving_problem(p, num_micro_batches,
-                                parallel.micro_batch_group_size > 0 ? parallel.micro_batch_group_size : p);
+    return interleaving_problem(p, num_micro_batches, parallel.interleaved_group_size());
   if (parallel.schedule == spec::PipelineSchedule::zb_auto) {
     const double least = smallest_memory_limit(parallel.placement(), num_micro_batches);
     if (parallel.pipeline_memory_limit.value_or(1.0) >= least - kStashSlack / parallel.placement().num_stages())

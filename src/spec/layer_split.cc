@@ -145,12 +145,4 @@ std::vector<std::int64_t> layers_per_stage(const Ranges& ranges) {
   return layers;
 }
 
-std::vector<std::int64_t> layers_per_rank(const Ranges& ranges) {
-  std::vector<std::int64_t> layers;
-  for (const auto& rank : ranges)
-    layers.push_back(std::accumulate(rank.begin(), rank.end(), std::int64_t{0},
-                                     [](std::int64_t sum, const LayerRange& r) { return sum + r.count; }));
-  return layers;
-}
-
 }  // namespace megatron::spec

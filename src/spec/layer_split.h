@@ -32,8 +32,6 @@ std::vector<std::vector<LayerRange>> split_layers(const LayerSplit& split);
 bool needs_automatic_split(const LayerSplit& split);
 /// Layers of each virtual stage, counted chunk by chunk and within a chunk rank by rank.
 std::vector<std::int64_t> layers_per_stage(const std::vector<std::vector<LayerRange>>& ranges);
-/// Layers per rank, all chunks together.
-std::vector<std::int64_t> layers_per_rank(const std::vector<std::vector<LayerRange>>& ranges);
 
 /// A pipeline layout ("E|t*3|(t|)*5mL"): what each stage holds, one string of E (embedding), t (decoder layer),
 /// m (multi-token-prediction layer), L (loss) per stage.

@@ -36,7 +36,7 @@ struct ParallelSpec {
   std::string schedule_out;                              // file that gets the run's program; empty: none
   int virtual_chunks = 1;                                // stages of each pipeline rank; derived
   PlacementKind placement_kind = PlacementKind::linear;  // derived from the schedule
-  std::int64_t micro_batch_group_size = 0;               // of the interleaved schedule; 0: pipeline_parallel
+  std::int64_t micro_batch_group_size = 0;               // 0: as interleaved_group_size() says
   std::optional<PipelineTimes> pipeline_times;           // of zb_auto
   /// F, I and W of each virtual stage instead, as they were measured; empty: each has its share of pipeline_times.
   std::vector<PipelineTimes> pipeline_stage_times;
@@ -58,6 +58,11 @@ struct ParallelSpec {
   double distributed_timeout_minutes = 10;
   std::optional<double> distributed_timeout_seconds;  // ours, for tests; wins
   int threads_per_rank = 0;                           // 0: usable cores ÷ ranks on this machine, at least 1
+
+  /// Micro-batches that pass a virtual stage of the interleaved schedule in a row.
+  std::int64_t interleaved_group_size() const {
+    return micro_batch_group_size > 0 ? micro_batch_group_size : pipeline_parallel;
+  }
 
   /// Decoder layers of each virtual stage, in order; derived (Megatron's rules, no layer is ever dropped).
   std::vector<std::int64_t> layers_per_stage;

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "tokenizer/byte_bpe_tokenizer.h"
 #include "tokenizer/byte_level.h"
 #include "tokenizer/huggingface.h"
@@ -56,22 +57,11 @@ constexpr auto kBuilt = [] {
   return names;
 }();
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
-/// Levenshtein distance without regard to case.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t substituted = diagonal + (lower(a[i - 1]) == lower(b[j - 1]) ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substituted, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
 }
 
 [[noreturn]] void refuse_type(const std::string& type) {
@@ -83,7 +73,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     throw ConfigError(str_cat("--tokenizer-type ", type, ": not built in this version; ", built));
   std::string_view nearest = kBuilt[0];
   for (const std::string_view name : kBuilt)
-    if (edit_distance(type, name) < edit_distance(type, nearest)) nearest = name;
+    if (edit_distance(lower(type), lower(name)) < edit_distance(lower(type), lower(nearest))) nearest = name;
   throw ConfigError(str_cat("--tokenizer-type ", type, ": unknown; nearest is ", nearest, " (", built, ")"));
 }
 

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "base/median.h"
 #include "base/rng.h"
 #include "kernels/peak.h"
 #include "spec/model_count.h"
@@ -52,13 +53,6 @@ class StepCollector final : public RunListener {
   StepProfile recorded;
   double first_step_end = 0;
 };
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0.0;
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
-}
 
 double median_of(const std::vector<StepReport>& reports, std::int64_t warmup, double StepReport::*field) {
   std::vector<double> values;

@@ -5,9 +5,9 @@
 #include <tuple>
 #include <utility>
 
+#include "base/median.h"
 #include "schedule/simulate.h"
 #include "schedule/training_program.h"
-#include "train/median.h"
 
 namespace megatron::train {
 namespace {
@@ -24,7 +24,7 @@ double median_pass(const std::vector<pipeline::StepTimes>& steps, int stage, Op 
   for (const pipeline::StepTimes& step : steps)
     for (const pipeline::InstructionTime& time : step.instructions)
       if (time.instruction.op == op && time.instruction.stage == stage) values.push_back(seconds_of(time));
-  return upper_median(std::move(values));
+  return median(std::move(values));
 }
 
 /// Seconds in passes, and from the begin of the first to the end of the last.
@@ -95,7 +95,7 @@ PipelineFigures PipelineMeter::finish(RankParts& parts) const {
     }
     bubbles.push_back(longest > 0.0 ? 1.0 - busiest / longest : 0.0);
   }
-  figures.bubble_rate = upper_median(std::move(bubbles));
+  figures.bubble_rate = median(std::move(bubbles));
   figures.simulated_bubble_rate = std::max(0.0, simulated(run, all));
   return figures;
 }

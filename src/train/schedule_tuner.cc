@@ -7,11 +7,11 @@
 #include <fstream>
 
 #include "base/check.h"
+#include "base/median.h"
 #include "schedule/passes.h"
 #include "schedule/program_text.h"
 #include "schedule/simulate.h"
 #include "schedule/training_program.h"
-#include "train/median.h"
 
 namespace megatron::train {
 namespace {
@@ -76,7 +76,7 @@ void ScheduleTuner::share_times() {
   for (const auto& [key, seconds] : passes_seconds_) {
     const auto op = std::find(kPasses.begin(), kPasses.end(), key.second);
     if (op == kPasses.end()) continue;
-    out[3 * key.first + (op - kPasses.begin())] = upper_median(seconds) / replicas;
+    out[3 * key.first + (op - kPasses.begin())] = median(seconds) / replicas;
   }
   if (!receive_seconds_.empty())
     out[3 * stages] = *std::min_element(receive_seconds_.begin(), receive_seconds_.end()) / mesh.world_size;

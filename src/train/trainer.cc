@@ -86,7 +86,7 @@ class Trainer {
   int pending_signal() const { return process_.stop_signal == nullptr ? 0 : process_.stop_signal->load(); }
   bool is_float16() const { return run_.numerics.params_dtype == DType::float16; }
   /// Before a step: tells the engine the scale of its gradients.
-  void set_loss_scale(std::int64_t num_micro_batches);
+  void set_backward_scale(std::int64_t num_micro_batches);
   /// After an update of float16 training; false if the run must end.
   bool follow_overflow(const optim::UpdateResult& result, StepReport& report);
   bool out_of_time() const {
@@ -110,7 +110,7 @@ class Trainer {
   std::int64_t program_micro_batches_ = 0;  // what program_ was made for
   std::vector<schedule::Instruction> program_;
   LossScaler scaler_{run_.numerics.loss_scale};
-  double seed_scale_ = 1.0;  // what seeds backward beside the mask
+  double backward_scale_ = 1.0;  // what seeds backward beside the mask
   ScheduleTuner tuner_{parts_};
   RunPosition position_;
   std::optional<OpenStep> open_;
@@ -269,7 +269,7 @@ pipeline::Interruption::Verdict Trainer::settle_step_before() {
   ended_ = close_step();
   if (ended_) return Verdict::abandon;
   measure_->begin_step();
-  set_loss_scale(program_micro_batches_);
+  set_backward_scale(program_micro_batches_);
   parts_.grad_buffer().start_step(program_micro_batches_);
   return parts_.post_validation()->redone_by_any() ? Verdict::start_again : Verdict::go_on;
 }
@@ -281,7 +281,7 @@ pipeline::StepOutput Trainer::compute(const std::vector<nn::MicroBatch>& batches
     output = parts_.engine().run_step(program_, batches, &parts_.grad_buffer(), iteration, &before);
     if (ended_) return output;
   } else {
-    set_loss_scale(std::ssize(batches));
+    set_backward_scale(std::ssize(batches));
     {
       const TraceSpan span = phase("start gradients");
       parts_.grad_buffer().start_step(std::ssize(batches));
@@ -323,7 +323,7 @@ void Trainer::begin_step() {
     for (const nn::MicroBatch& batch : batches)
       for (const float weight : batch.loss_mask) outcome.mask_sum.add(static_cast<double>(weight));
     const double update_start = monotonic_seconds();
-    parts_.update_ahead({report.lr, report.weight_decay, 0.0, seed_scale_}, outcome);
+    parts_.update_ahead({report.lr, report.weight_decay, 0.0, backward_scale_}, outcome);
     report.optimizer_seconds = monotonic_seconds() - update_start;
   }
   StepSummary local = local_summary(parts_.mesh(), output, pending_signal());
@@ -354,7 +354,7 @@ void Trainer::fill_report() {
 /// With updates ahead, what was guessed is settled; else all is done now.
 optim::UpdateResult Trainer::update_weights(const StepReport& report) {
   if (parts_.post_validation() != nullptr) return parts_.settle_update();
-  return parts_.update({report.lr, report.weight_decay, report.token_sum, seed_scale_});
+  return parts_.update({report.lr, report.weight_decay, report.token_sum, backward_scale_});
 }
 
 void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& report) {
@@ -397,11 +397,11 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
   }
 }
 
-void Trainer::set_loss_scale(std::int64_t num_micro_batches) {
+void Trainer::set_backward_scale(std::int64_t num_micro_batches) {
   if (!is_float16()) return;
   const std::int64_t tokens = num_micro_batches * run_.batch.micro_batch_size * run_.model.seq_length;
-  seed_scale_ = std::ldexp(scaler_.scale(), -seed_shift(tokens));
-  parts_.engine().set_loss_scale(seed_scale_);
+  backward_scale_ = std::ldexp(scaler_.scale(), -seed_shift(tokens));
+  parts_.engine().set_backward_scale(backward_scale_);
 }
 
 bool Trainer::follow_overflow(const optim::UpdateResult& result, StepReport& report) {

@@ -2,41 +2,15 @@
 #include <bit>
 
 #include "base/float16.h"
-#include "kernel_testing.h"
-#include "kernels/matmul.h"
+#include "product_case.h"
 
 namespace megatron::kernels {
 namespace {
-
-struct Case {
-  std::int64_t m, n, k;
-  bool transpose_a, transpose_b, accumulate;
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& c) {
-  return out << c.m << 'x' << c.n << 'x' << c.k << (c.transpose_a ? " A^T" : " A") << (c.transpose_b ? " B^T" : " B")
-             << (c.accumulate ? " +=" : " =");
-}
-
-Transpose flag(bool transposed) { return transposed ? Transpose::yes : Transpose::no; }
 
 template <typename T>
 std::vector<float> floats(const std::vector<T>& elements) {
   return {elements.begin(), elements.end()};
 }
-
-/// Operands of T, a result of R.
-template <typename T, typename R>
-struct Operands {
-  Tensor a, b, c;
-  Operands(Executor& exec, const Case& p, std::int64_t padding)
-      : a(random_tensor<T>(exec, p.transpose_a ? Shape{p.k, p.m} : Shape{p.m, p.k}, 1, padding)),
-        b(random_tensor<T>(exec, p.transpose_b ? Shape{p.n, p.k} : Shape{p.k, p.n}, 2, padding)),
-        c(random_tensor<R>(exec, {p.m, p.n}, 3, padding)) {}
-  void run(Executor& exec, const Case& p) {
-    matmul(exec, a, flag(p.transpose_a), b, flag(p.transpose_b), c, p.accumulate);
-  }
-};
 
 // One fused step as the contract has it: subnormals are zero before and after.
 float flushed(float x) { return std::abs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x; }

@@ -47,6 +47,14 @@ inline void set_values(Tensor& tensor, const std::vector<float>& values) {
   std::copy(values.begin(), values.end(), tensor.data<float>());
 }
 
+/// The gradient of a step out of a golden file that holds those of all steps.
+template <typename File>
+void set_golden_grad(nn::Parameter& parameter, const File& file, std::size_t step) {
+  const std::vector<float> grads = file.read_float(parameter.name + ".grads");
+  const auto n = static_cast<std::size_t>(parameter.value.numel());
+  std::copy_n(grads.begin() + static_cast<std::ptrdiff_t>(step * n), n, parameter.main_grad.data<float>());
+}
+
 inline std::vector<float> values_of(const Tensor& tensor) {
   return {tensor.data<float>(), tensor.data<float>() + tensor.numel()};
 }

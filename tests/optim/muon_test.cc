@@ -203,11 +203,7 @@ TEST_P(TorchMuon, SameParametersAndBuffers) {
     }
     Optimizer optimizer(rank, all, spec);
     for (std::size_t step = 0; step < 50; ++step) {
-      for (nn::Parameter* parameter : all) {
-        const std::vector<float> grads = file.read_float(parameter->name + ".grads");
-        const auto n = static_cast<std::size_t>(parameter->value.numel());
-        std::copy_n(grads.begin() + static_cast<std::ptrdiff_t>(step * n), n, parameter->main_grad.data<float>());
-      }
+      for (nn::Parameter* parameter : all) set_golden_grad(*parameter, file, step);
       const double lr = settings.at("lr").is_string() ? schedule[step] : settings.at("lr").get<double>();
       EXPECT_FALSE(optimizer.step({lr, settings.at("weight_decay"), 1.0, 1.0}).skipped);
       for (const nn::Parameter* parameter : all) {

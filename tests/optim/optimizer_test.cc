@@ -192,13 +192,13 @@ TEST(Optimizer, GradientIsPerTokenAndUnscaled) {
     Optimizer optimizer(rank, std::vector{p.get()}, spec);
     optimizer.count_zeros = true;
     set_values(p->main_grad, {48.0F, 0.0F});
-    UpdateResult result = optimizer.step({1.0, 0.0, /*token_sum=*/6.0, /*loss_scale=*/16.0});
+    UpdateResult result = optimizer.step({1.0, 0.0, /*token_sum=*/6.0, /*backward_scale=*/16.0});
     EXPECT_DOUBLE_EQ(result.grad_norm, 0.5);
     EXPECT_FALSE(result.clipped);
     EXPECT_EQ(result.num_zeros, 1);
     EXPECT_FLOAT_EQ(p->value.data<float>()[0], -0.5F);
     set_values(p->value, {0.0F, 0.0F});
-    result = optimizer.step({1.0, 0.0, /*token_sum=*/0.5, /*loss_scale=*/16.0});
+    result = optimizer.step({1.0, 0.0, /*token_sum=*/0.5, /*backward_scale=*/16.0});
     EXPECT_DOUBLE_EQ(result.grad_norm, 6.0);
     EXPECT_TRUE(result.clipped);
     EXPECT_NEAR(p->value.data<float>()[0], -6.0 / (6.0 + 1e-6), 1e-7);
@@ -315,11 +315,7 @@ TEST_P(TorchRuns, SameParametersAndStates) {
     }
     Optimizer optimizer(rank, all, spec);
     for (std::size_t step = 0; step < 50; ++step) {
-      for (nn::Parameter* parameter : all) {
-        const std::vector<float> grads = file.read_float(parameter->name + ".grads");
-        const auto n = static_cast<std::size_t>(parameter->value.numel());
-        std::copy_n(grads.begin() + static_cast<std::ptrdiff_t>(step * n), n, parameter->main_grad.data<float>());
-      }
+      for (nn::Parameter* parameter : all) set_golden_grad(*parameter, file, step);
       const double lr = settings.at("lr").is_string() ? schedule[step] : settings.at("lr").get<double>();
       EXPECT_FALSE(optimizer.step(update(lr, settings.at("weight_decay"))).skipped);
       for (const nn::Parameter* parameter : all) {

@@ -320,7 +320,7 @@ TEST(Engine, LossScaleSeedsBackward) {
     ToyStage &plain = plain_model.stage, &scaled = scaled_model.stage;
     EngineOptions options;
     Engine(rank, plain_model.model, run, options).run_step(schedule::gpipe({1}, 1).lists[0], batches, nullptr);
-    options.loss_scale = 8.0;
+    options.backward_scale = 8.0;
     Engine(rank, scaled_model.model, run, options).run_step(schedule::gpipe({1}, 1).lists[0], batches, nullptr);
     for (std::size_t p = 0; p < plain.parameters().size(); ++p)
       for (std::int64_t h = 0; h < ToyStage::kHidden; ++h)

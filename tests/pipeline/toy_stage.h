@@ -25,9 +25,7 @@ class ToyStage : public model::Stage {
   ToyStage(mesh::Rank& rank, std::int64_t num_layers, int stage)
       : rank_(rank), stage_(stage), num_stages_(rank.mesh.placement.num_stages()) {
     const std::int64_t stages = num_stages_;
-    first_layer_ = num_layers * stage / stages;
-    num_layers_ = num_layers * (stage + 1) / stages - first_layer_;
-    for (std::int64_t l = first_layer_; l < first_layer_ + num_layers_; ++l) {
+    for (std::int64_t l = num_layers * stage / stages; l < num_layers * (stage + 1) / stages; ++l) {
       owner_.push_back(std::make_unique<nn::Parameter>());
       nn::Parameter& p = *owner_.back();
       p.name = "w" + std::to_string(l);
@@ -83,8 +81,8 @@ class ToyStage : public model::Stage {
       dy = rank_.exec.empty(Shape{tokens, kHidden}, DType::float32);
       for (std::int64_t i = 0; i < tokens * kHidden && !dy.is_meta(); ++i) {
         const auto t = static_cast<std::size_t>(i / kHidden);
-        dy.data<float>()[i] =
-            pass.batch.loss_mask[t] * static_cast<float>(pass.loss_scale) * static_cast<float>(pass.batch.labels[t]);
+        dy.data<float>()[i] = pass.batch.loss_mask[t] * static_cast<float>(pass.backward_scale) *
+                              static_cast<float>(pass.batch.labels[t]);
       }
     }
     const std::vector<Tensor> stash = std::move(stashes_.at(pass.batch.index));
@@ -107,8 +105,6 @@ class ToyStage : public model::Stage {
 
   Tensor forward_logits(nn::Pass&, const Tensor&, std::int64_t, std::int64_t) override { return Tensor(); }
   const std::vector<nn::Parameter*>& parameters() override { return parameters_; }
-  std::int64_t first_layer() const override { return first_layer_; }
-  std::int64_t num_layers() const override { return num_layers_; }
   bool has_embedding() const { return stage_ == 0; }
   bool has_head() const { return stage_ + 1 == num_stages_; }
 
@@ -121,7 +117,6 @@ class ToyStage : public model::Stage {
  private:
   mesh::Rank& rank_;
   int stage_, num_stages_;
-  std::int64_t first_layer_ = 0, num_layers_ = 0;
   std::vector<std::unique_ptr<nn::Parameter>> owner_;
   std::vector<nn::Parameter*> parameters_;
   std::map<std::int64_t, std::vector<Tensor>> stashes_;

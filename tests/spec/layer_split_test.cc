@@ -43,9 +43,9 @@ TEST(LayerSplit, EveryLayerOnceAndInOrder) {
 }
 
 TEST(LayerSplit, RemainderGoesToTheMiddle) {
-  EXPECT_EQ(layers_per_rank(split_layers({.num_layers = 10, .pipeline_parallel = 3})),
+  EXPECT_EQ(layers_per_stage(split_layers({.num_layers = 10, .pipeline_parallel = 3})),
             (std::vector<std::int64_t>{3, 4, 3}));
-  EXPECT_EQ(layers_per_rank(split_layers({.num_layers = 7, .pipeline_parallel = 2})),
+  EXPECT_EQ(layers_per_stage(split_layers({.num_layers = 7, .pipeline_parallel = 2})),
             (std::vector<std::int64_t>{4, 3}));
 }
 

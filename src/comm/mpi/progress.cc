@@ -5,14 +5,14 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/clock.h"
+
 namespace megatron::comm {
 
 namespace {
-using Clock = std::chrono::steady_clock;
 // A word to the waiting user when the other processes are slow to come.
 constexpr double kJoinNoticeSeconds = 10;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 }  // namespace
 
 Progress::Progress(Means means)

@@ -2,18 +2,17 @@
 #include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "comm/mpi/progress.h"
 
 namespace megatron::comm {
 
 namespace {
-using Clock = std::chrono::steady_clock;
 // A process looks at its notes every few milliseconds; a silent one may be dead.
 constexpr double kClaimSeconds = 0.3;
 // How many are asked before a claimant decides himself: together less than the second in which all must hear of it.
 constexpr int kJudges = 3;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 }  // namespace
 
 std::vector<RankRow> Progress::collect_rows(double seconds) {

@@ -1,13 +1,10 @@
 #include "nn/attention/head_norm.h"
 
 #include "kernels/norm.h"
+#include "nn/norm.h"
 
 namespace megatron::nn {
 namespace {
-
-kernels::NormKind kernel_kind(spec::Normalization kind) {
-  return kind == spec::Normalization::layer_norm ? kernels::NormKind::layer_norm : kernels::NormKind::rms_norm;
-}
 
 /// Head `head` of each group of a dense [T, N, D] tensor as rows [T·G, D].
 TensorView head_rows(TensorView y_TND, std::int64_t head, std::int64_t heads_per_group) {

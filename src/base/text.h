@@ -1,0 +1,18 @@
+// Small helpers on text that several folders need.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace megatron {
+
+/// Without blanks, tabs and line ends at both ends.
+std::string_view trim(std::string_view text);
+/// The words with `separator` between them.
+std::string joined(const std::vector<std::string>& words, std::string_view separator);
+/// Levenshtein distance: insertions, deletions and replacements of single bytes that lead from one to the other.
+std::size_t edit_distance(std::string_view a, std::string_view b);
+
+}  // namespace megatron

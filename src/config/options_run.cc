@@ -151,18 +151,7 @@ std::vector<Option> data_options() {
       "Shares of training, validation and test documents; unset: 969, 30, 1."));
   add(flag(
       "--mock-data", [](Draft & d) -> auto& { return d.run.data.mock_data; }, "Made-up data, no files."));
-  add(text_choice(
-          "--tokenizer-type", [](Draft & d) -> auto& { return d.run.data.tokenizer_type; },
-          {"ByteLevel", "NullTokenizer"}, "How text became tokens; ByteLevel is ours: bytes and an end mark.")
-          .unbuilt_values({"BertWordPieceLowerCase", "BertWordPieceCase", "GPT2BPETokenizer", "SentencePieceTokenizer",
-                           "GPTSentencePieceTokenizer", "HuggingFaceTokenizer", "Llama2Tokenizer", "TikTokenizer",
-                           "MultimodalTokenizer", "NullMultimodalTokenizer", "SFTTokenizer"}));
-  add(value(
-      "--null-tokenizer-eod-id", [](Draft & d) -> auto& { return d.run.data.null_tokenizer_eod_id; },
-      "End mark of NullTokenizer; unset: vocabulary - 1."));
-  add(value(
-      "--null-tokenizer-pad-id", [](Draft & d) -> auto& { return d.run.data.null_tokenizer_pad_id; },
-      "Padding mark of NullTokenizer; unset: -1."));
+  for (Option& row : tokenizer_options()) add(std::move(row));
   add(flag(
       "--reset-position-ids", [](Draft & d) -> auto& { return d.run.data.reset_position_ids; },
       "Positions start anew after an end mark."));

@@ -63,10 +63,21 @@ std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::a
 std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec& run) {
   if (run.data.tokenizer_type.empty()) return nullptr;
   tokenizer::TokenizerOptions options;
-  if (run.model.vocab_size > 0) options.vocab_size = run.model.vocab_size;
-  options.null_eod_id = run.data.null_tokenizer_eod_id;
-  options.null_pad_id = run.data.null_tokenizer_pad_id;
-  return tokenizer::create_tokenizer(run.data.tokenizer_type, options);
+  const spec::DataSpec& data = run.data;
+  // The others' vocabularies are those of their files.
+  if (data.tokenizer_type == "NullTokenizer" && run.model.vocab_size > 0) options.vocab_size = run.model.vocab_size;
+  options.null_eod_id = data.null_tokenizer_eod_id;
+  options.null_pad_id = data.null_tokenizer_pad_id;
+  options.vocab_file = data.vocab_file;
+  options.merge_file = data.merge_file;
+  options.tokenizer_model = data.tokenizer_model;
+  options.tiktoken_pattern = data.tiktoken_pattern;
+  options.tiktoken_num_special_tokens = data.tiktoken_num_special_tokens;
+  options.special_tokens = data.tokenizer_special_tokens;
+  options.vocab_extra_ids = data.vocab_extra_ids;
+  options.sentencepiece_legacy = data.tokenizer_sentencepiece_legacy;
+  options.sentencepiece_keep_extra_whitespaces = !data.tokenizer_sentencepiece_ignore_extra_whitespaces;
+  return tokenizer::create_tokenizer(data.tokenizer_type, options);
 }
 
 data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenizer* tokenizer,

@@ -44,6 +44,13 @@ enum class DataloaderType : std::uint8_t { single, cyclic };
 struct DataSpec {
   std::vector<std::string> data_path;  // [w1 p1 w2 p2 …] or [p1 p2 …], as given
   std::vector<std::string> train_data_path, valid_data_path, test_data_path;
+  std::optional<std::string> data_args_path;            // file that holds what --data-path takes
+  std::optional<std::string> per_split_data_args_path;  // JSON file {train, valid, test}
+  std::vector<std::string> train_data;                  // raw text: files and folders
+  std::vector<std::string> json_keys = {"text"};        // of raw text
+  std::optional<std::string> data_cache_path;
+  std::optional<std::int64_t> num_dataset_builder_threads;  // unset: all cores
+  bool full_validation = false, multiple_validation_sets = false;
   std::string split = "969, 30, 1";
   bool split_given = false;
   bool mock_data = false;

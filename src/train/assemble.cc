@@ -28,6 +28,23 @@ std::int64_t owned_elements(const std::vector<nn::Parameter*>& parameters) {
   return count;
 }
 
+/// A line every two seconds.
+std::function<void(const data::PreprocessProgress&)> tokenising_progress(
+    const std::function<void(const std::string&)>& say) {
+  return [say, start = monotonic_seconds(), told = monotonic_seconds(),
+          resumed = false](const data::PreprocessProgress& progress) mutable {
+    if (progress.resumed && !std::exchange(resumed, true))
+      say(str_cat("resumed at document ", progress.resumed_documents));
+    const double now = monotonic_seconds();
+    if (now - told < 2.0) return;
+    told = now;
+    const double rate = static_cast<double>(progress.bytes - progress.resumed_bytes) / 1e6 / (now - start);
+    const std::int64_t part = progress.input_size > 0 ? 100 * progress.input_done / progress.input_size : 0;
+    say(str_cat("tokenised ", progress.documents, " documents, ", part, "% (", static_cast<std::int64_t>(rate),
+                " MB/s)"));
+  };
+}
+
 std::int64_t sum_over(kernels::Executor& exec, const mesh::Group& group, std::int64_t value, std::string_view label) {
   if (group.trivial()) return value;
   Tensor tensor = exec.empty({1}, DType::int64, MemoryKind::communication);
@@ -81,7 +98,8 @@ std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec
 }
 
 data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenizer* tokenizer,
-                             const data::RequestedSamples& requested) {
+                             const data::RequestedSamples& requested,
+                             const std::function<void(const std::string&)>& say) {
   data::BuildOptions options;
   options.seq_length = run.model.seq_length;
   options.seed = run.numerics.seed;
@@ -89,6 +107,8 @@ data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenize
   options.requested = requested;
   options.tokenizer = tokenizer;
   options.num_threads = usable_cores();
+  options.say = say;
+  if (say) options.progress = tokenising_progress(say);
   return data::build_datasets(run.data, options);
 }
 

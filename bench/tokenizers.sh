@@ -24,4 +24,4 @@ for name in llama3 qwen3; do
   file="$assets/$name-tokenizer.json"
   if [ -f "$file" ]; then options+=(--huggingface "$name=$file"); fi
 done
-"$PYTHON" bench/tokenizers.py --megatron "${MEGATRON:-build/bin/megatron}" --megabytes "${MEGABYTES:-100}" "${options[@]}"
+"$PYTHON" bench/tokenizer_speed.py --megatron "${MEGATRON:-build/bin/megatron}" --megabytes "${MEGABYTES:-100}" "${options[@]}"

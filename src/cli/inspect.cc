@@ -24,16 +24,17 @@ constexpr Subject kSubjects[] = {
 }  // namespace
 
 int run_inspect(Arguments args) {
-  if (args.empty()) throw ConfigError("inspect: what? ranks, model, pipeline or lr");
+  if (args.empty()) throw ConfigError("inspect: what? ranks, model, pipeline, lr or data");
   if (args.front() == "pipeline") return inspect_pipeline(args.subspan(1));
+  if (args.front() == "data") return inspect_data(args.subspan(1));
   for (const Subject& subject : kSubjects) {
     if (args.front() != subject.name) continue;
     const config::ParsedRun run = config::parse_run(args.subspan(1), {subject.needs, json_option(), {}});
     config::require_accepted(run);
     return subject.show(run.spec, run.own.count("--json") > 0);
   }
-  const std::string near = config::nearest_name(args.front(), {"ranks", "model", "pipeline", "lr"});
-  throw ConfigError(str_cat("inspect ", args.front(), ": known are ranks, model, pipeline, lr",
+  const std::string near = config::nearest_name(args.front(), {"ranks", "model", "pipeline", "lr", "data"});
+  throw ConfigError(str_cat("inspect ", args.front(), ": known are ranks, model, pipeline, lr, data",
                             near.empty() ? "" : "; nearest: " + near));
 }
 

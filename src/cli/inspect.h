@@ -13,5 +13,7 @@ int inspect_lr(const spec::RunSpec& run, bool json);
 
 /// Takes the command line itself: a schedule can be shown without a run.
 int inspect_pipeline(Arguments args);
+/// Takes the data options itself: no model is needed.
+int inspect_data(Arguments args);
 
 }  // namespace megatron::cli

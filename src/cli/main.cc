@@ -33,7 +33,7 @@ constexpr Command kCommands[] = {
     {"train", megatron::cli::run_train, "train or continue a model", Help::run_table},
     {"validate", megatron::cli::run_validate, "check a configuration and print every derived number", Help::run_table,
      megatron::cli::json_option},
-    {"inspect", megatron::cli::run_inspect, "ranks | model | pipeline | lr: look inside, no run needed",
+    {"inspect", megatron::cli::run_inspect, "ranks | model | pipeline | lr | data: look inside, no run needed",
      Help::run_table, megatron::cli::inspect_options},
     {"preprocess", megatron::cli::run_preprocess, "text or JSON lines to .bin/.idx", Help::itself},
     {"merge-datasets", megatron::cli::run_merge_datasets, "join .bin/.idx files", Help::itself},

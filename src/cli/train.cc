@@ -1,6 +1,7 @@
 // megatron train: trains or continues a model.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <mutex>
 
@@ -57,8 +58,11 @@ train::Process make_process(config::ParsedRun& parsed, metrics::Console& console
   process.run = parsed.spec;
   process.measure_peak = true;
   if (print) console.line("opening the data");
-  process.data = train::open_datasets(process.run, process.tokenizer.get(), data::requested_samples(process.run.batch));
-  if (print) console.line(process.data.report.text());
+  std::function<void(const std::string&)> say;
+  if (print) say = [&console](const std::string& line) { console.line(line); };
+  process.data =
+      train::open_datasets(process.run, process.tokenizer.get(), data::requested_samples(process.run.batch), say);
+  if (print) console.line(process.data.report.five_lines());
   return process;
 }
 

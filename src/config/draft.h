@@ -25,13 +25,11 @@ struct Switches {
   bool bf16 = false, fp16 = false;
   bool pad_vocab_size = true;
   std::optional<std::int64_t> vocab_size, padded_vocab_size;
-  std::int64_t vocab_extra_ids = 0;
   std::optional<std::int64_t> world_size, encoder_num_layers;
   std::string no_weight_decay_cond_type;
   std::optional<std::string> split;
   std::string distributed_backend = "nccl";
   std::string pipeline_schedule;  // empty: by the virtual stages
-  std::optional<std::string> vocab_file, merge_file, tokenizer_model;
   bool decrease_batch_size_if_needed = false;
   std::vector<std::string> rampup_batch_size;  // three whole numbers
   std::optional<std::string> step_batch_size_schedule;

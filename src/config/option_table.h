@@ -15,6 +15,7 @@ std::vector<Option> pipeline_options();
 std::vector<Option> optimizer_options();
 std::vector<Option> batch_options();
 std::vector<Option> data_options();
+std::vector<Option> tokenizer_options();  // part of data_options
 std::vector<Option> checkpoint_options();
 std::vector<Option> log_options();
 /// Options of parts that are described and counted but not built.

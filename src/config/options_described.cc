@@ -135,32 +135,11 @@ std::vector<Option> layout_rows() {
   return rows;
 }
 
-std::vector<Option> tokenizer_rows() {
-  std::vector<Option> rows;
-  auto add = [&rows](Option&& o) {
-    rows.push_back(
-        std::move(o).unbuilt("tokenizer files are not read in this version | --tokenizer-type ByteLevel or "
-                             "NullTokenizer"));
-  };
-  add(value(
-      "--vocab-file", [](Draft & d) -> auto& { return d.switches.vocab_file; }, "Vocabulary of a tokenizer."));
-  add(value(
-      "--merge-file", [](Draft & d) -> auto& { return d.switches.merge_file; }, "Merges of a BPE tokenizer."));
-  add(value(
-      "--tokenizer-model", [](Draft & d) -> auto& { return d.switches.tokenizer_model; },
-      "Folder or file of a tokenizer."));
-  add(value(
-          "--vocab-extra-ids", [](Draft & d) -> auto& { return d.switches.vocab_extra_ids; },
-          "Further entries behind the vocabulary.")
-          .at_least(0));
-  return rows;
-}
-
 }  // namespace
 
 std::vector<Option> described_options() {
   std::vector<Option> rows;
-  for (auto part : {expert_rows, attention_rows, layout_rows, tokenizer_rows})
+  for (auto part : {expert_rows, attention_rows, layout_rows})
     for (Option& row : part()) rows.push_back(std::move(row));
   for (Option& row : rows) row.topic = "Described, not built";
   return rows;

@@ -146,23 +146,39 @@ std::vector<Option> data_options() {
   add(list(
       "--test-data-path", [](Draft & d) -> auto& { return d.run.data.test_data_path; }, "The same for testing only."));
   for (Option& row : rows) row.accepts_empty_list = true;
+  add(list(
+          "--train-data", [](Draft & d) -> auto& { return d.run.data.train_data; },
+          "Raw text (.jsonl, .txt, .gz, .zst, folders), tokenised into --data-cache-path at the first start.")
+          .our_own());
+  add(list(
+          "--json-keys", [](Draft & d) -> auto& { return d.run.data.json_keys; },
+          "Keys of --train-data whose strings are documents.")
+          .our_own());
+  add(value(
+      "--data-args-path", [](Draft & d) -> auto& { return d.run.data.data_args_path; },
+      "File that holds what --data-path takes."));
+  add(value(
+      "--per-split-data-args-path", [](Draft & d) -> auto& { return d.run.data.per_split_data_args_path; },
+      "JSON file {train, valid, test} of what the paths per split take."));
+  add(value(
+      "--data-cache-path", [](Draft & d) -> auto& { return d.run.data.data_cache_path; },
+      "Folder for the tokens of --train-data and for indices, which are the same without it."));
+  add(value(
+          "--num-dataset-builder-threads", [](Draft & d) -> auto& { return d.run.data.num_dataset_builder_threads; },
+          "Threads that build the indices of a blend; unset: all cores.")
+          .at_least(1));
+  add(flag(
+      "--full-validation", [](Draft & d) -> auto& { return d.run.data.full_validation; },
+      "Each evaluation reads the whole validation data once, instead of --eval-iters batches."));
+  add(flag(
+      "--multiple-validation-sets", [](Draft & d) -> auto& { return d.run.data.multiple_validation_sets; },
+      "Each file of the validation data is evaluated on its own."));
   add(value(
       "--split", [](Draft & d) -> auto& { return d.switches.split; },
       "Shares of training, validation and test documents; unset: 969, 30, 1."));
   add(flag(
       "--mock-data", [](Draft & d) -> auto& { return d.run.data.mock_data; }, "Made-up data, no files."));
-  add(text_choice(
-          "--tokenizer-type", [](Draft & d) -> auto& { return d.run.data.tokenizer_type; },
-          {"ByteLevel", "NullTokenizer"}, "How text became tokens; ByteLevel is ours: bytes and an end mark.")
-          .unbuilt_values({"BertWordPieceLowerCase", "BertWordPieceCase", "GPT2BPETokenizer", "SentencePieceTokenizer",
-                           "GPTSentencePieceTokenizer", "HuggingFaceTokenizer", "Llama2Tokenizer", "TikTokenizer",
-                           "MultimodalTokenizer", "NullMultimodalTokenizer", "SFTTokenizer"}));
-  add(value(
-      "--null-tokenizer-eod-id", [](Draft & d) -> auto& { return d.run.data.null_tokenizer_eod_id; },
-      "End mark of NullTokenizer; unset: vocabulary - 1."));
-  add(value(
-      "--null-tokenizer-pad-id", [](Draft & d) -> auto& { return d.run.data.null_tokenizer_pad_id; },
-      "Padding mark of NullTokenizer; unset: -1."));
+  for (Option& row : tokenizer_options()) add(std::move(row));
   add(flag(
       "--reset-position-ids", [](Draft & d) -> auto& { return d.run.data.reset_position_ids; },
       "Positions start anew after an end mark."));

@@ -15,11 +15,14 @@ bool per_split(const spec::DataSpec& d) {
 void sources(RuleContext& c) {
   const auto& d = c.run().data;
   const int count = (d.mock_data ? 1 : 0) + (!d.data_path.empty() ? 1 : 0) + (per_split(d) ? 1 : 0) +
-                    (c.given("--data-args-path") ? 1 : 0) + (c.given("--per-split-data-args-path") ? 1 : 0);
+                    (c.given("--data-args-path") ? 1 : 0) + (c.given("--per-split-data-args-path") ? 1 : 0) +
+                    (d.train_data.empty() ? 0 : 1);
   if (count > 1) {
     std::string_view second = d.mock_data ? "--mock-data" : "--train-data-path";
+    for (std::string_view name : {"--train-data", "--data-args-path", "--per-split-data-args-path"})
+      if (c.given(name)) second = name;
     c.error({"--data-path", second},
-            "more than one data source among --mock-data, --data-path and the per-split paths");
+            "more than one data source among --mock-data, --data-path, --train-data and the per-split paths");
   }
   if (count == 0 && c.mode() == ParseMode::validate) c.notice("no data: training needs --data-path or --mock-data");
   if (count == 0 && c.mode() == ParseMode::train) c.required("--data-path", "--data-path PREFIX, or --mock-data");
@@ -31,6 +34,14 @@ void per_split_paths(RuleContext& c) {
   if (!per_split(c.run().data) || !c.given("--split")) return;
   for (std::string_view name : {"--train-data-path", "--valid-data-path", "--test-data-path"})
     if (c.given(name)) return c.exclusive("--split", name);
+}
+
+void raw_text(RuleContext& c) {
+  const auto& d = c.run().data;
+  if (c.given("--per-split-data-args-path") && c.given("--split")) c.exclusive("--split", "--per-split-data-args-path");
+  if (!d.train_data.empty() && !d.data_cache_path)
+    c.error({"--train-data"}, "needs --data-cache-path DIR, where its tokens are kept between runs");
+  if (d.train_data.empty() && c.given("--json-keys")) c.error({"--json-keys"}, "only with --train-data");
 }
 
 void split_string(RuleContext& c) {
@@ -105,6 +116,9 @@ void files(RuleContext& c) {
         std::pair{"--valid-data-path", &data.valid_data_path}, std::pair{"--test-data-path", &data.test_data_path}})
     for (const std::string& prefix : *prefixes)
       for (const char* ending : {".bin", ".idx"}) others.emplace_back(name, prefix + ending);
+  for (const std::string& path : data.train_data) others.emplace_back("--train-data", path);
+  for (std::string_view name : {"--data-args-path", "--per-split-data-args-path"})
+    others.emplace_back(name, c.word(name));
   for (std::string_view name : {"--pipeline-schedule-file", "--save", "--load"})
     others.emplace_back(name, c.word(name));
   for (std::string_view name : kWritten) {
@@ -120,8 +134,14 @@ void files(RuleContext& c) {
 }  // namespace
 
 std::vector<Rule> data_rules() {
-  return {{"sources", sources},     {"per-split paths", per_split_paths}, {"split", split_string}, {"blend", blend},
-          {"tokenizer", tokenizer}, {"checkpoints", checkpoints},         {"files", files}};
+  return {{"sources", sources},
+          {"per-split paths", per_split_paths},
+          {"raw text", raw_text},
+          {"split", split_string},
+          {"blend", blend},
+          {"tokenizer", tokenizer},
+          {"checkpoints", checkpoints},
+          {"files", files}};
 }
 
 }  // namespace megatron::config

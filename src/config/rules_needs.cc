@@ -38,6 +38,15 @@ bool has_warmup(const RuleContext& c) {
 bool records(const RuleContext& c) { return c.run().log.profile || c.run().log.trace.has_value(); }
 bool has_qk_norm(const RuleContext& c) { return c.run().model.qk_layernorm; }
 bool has_null_tokenizer(const RuleContext& c) { return c.run().data.tokenizer_type == "NullTokenizer"; }
+bool has_gpt2_tokenizer(const RuleContext& c) { return c.run().data.tokenizer_type == "GPT2BPETokenizer"; }
+bool has_tiktoken(const RuleContext& c) { return c.run().data.tokenizer_type == "TikTokenizer"; }
+bool has_sentencepiece(const RuleContext& c) {
+  const std::string& type = c.run().data.tokenizer_type;
+  return type == "SentencePieceTokenizer" || type == "GPTSentencePieceTokenizer" || type == "Llama2Tokenizer";
+}
+bool has_tokenizer_model(const RuleContext& c) {
+  return has_tiktoken(c) || has_sentencepiece(c) || c.run().data.tokenizer_type == "HuggingFaceTokenizer";
+}
 bool has_changing_weight_decay(const RuleContext& c) {
   return c.run().optimizer.weight_decay_incr_style != spec::WeightDecayStyle::constant;
 }
@@ -48,6 +57,13 @@ constexpr const char* kGrowingDecay = "--weight-decay-incr-style linear or cosin
 constexpr const char* kMuon = "--optimizer muon";
 constexpr const char* kUsesAdam = "--optimizer adam, or muon with --muon-scalar-optimizer adam";
 constexpr const char* kUsesLion = "--optimizer lion, or muon with --muon-scalar-optimizer lion";
+constexpr const char* kGpt2Tokenizer = "--tokenizer-type GPT2BPETokenizer";
+constexpr const char* kTiktoken = "--tokenizer-type TikTokenizer";
+constexpr const char* kSentencePiece =
+    "--tokenizer-type SentencePieceTokenizer, GPTSentencePieceTokenizer or Llama2Tokenizer";
+constexpr const char* kTokenizerModel =
+    "--tokenizer-type HuggingFaceTokenizer, SentencePieceTokenizer, GPTSentencePieceTokenizer, Llama2Tokenizer or "
+    "TikTokenizer";
 constexpr const char* kNullTokenizer = "--tokenizer-type NullTokenizer";
 
 constexpr Need kNeeds[] = {
@@ -88,6 +104,13 @@ constexpr Need kNeeds[] = {
     {"--use-checkpoint-opt_param-scheduler", has_load, "--load"},
     {"--null-tokenizer-eod-id", has_null_tokenizer, kNullTokenizer},
     {"--null-tokenizer-pad-id", has_null_tokenizer, kNullTokenizer},
+    {"--vocab-file", has_gpt2_tokenizer, kGpt2Tokenizer, true},
+    {"--merge-file", has_gpt2_tokenizer, kGpt2Tokenizer, true},
+    {"--tokenizer-model", has_tokenizer_model, kTokenizerModel, true},
+    {"--tiktoken-pattern", has_tiktoken, kTiktoken, true},
+    {"--tiktoken-num-special-tokens", has_tiktoken, kTiktoken, true},
+    {"--tokenizer-sentencepiece-legacy", has_sentencepiece, kSentencePiece, true},
+    {"--no-tokenizer-sentencepiece-ignore-extra-whitespaces", has_sentencepiece, kSentencePiece, true},
     {"--save-interval", has_save, "--save", true},
     {"--no-save-optim", has_save, "--save"},
     {"--ckpt-step", has_load, "--load"},

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/length_histogram.h"
+#include "data/preprocess.h"
 #include "data/samplers.h"
+#include "data/split_builder.h"
 #include "spec/run_spec.h"
 #include "tokenizer/tokenizer.h"
 
@@ -32,7 +36,10 @@ struct BuildOptions {
   RequestedSamples requested;
   /// End of document and padding ids; null: none (mock data then end documents with vocab_size − 1).
   const tokenizer::Tokenizer* tokenizer = nullptr;
-  int num_threads = 1;  // for the scan of the token ids
+  int num_threads = 1;  // for the scan of the token ids, the indices and raw text
+  /// What raw text is told with: a line, and how far its tokens are.
+  std::function<void(const std::string&)> say;
+  std::function<void(const PreprocessProgress&)> progress;
 };
 
 /// One file's part in one split.
@@ -47,20 +54,36 @@ struct SourceReport {
 
 struct DataReport {
   std::vector<SourceReport> sources;
+  LengthHistogram lengths;         // documents of the training split
+  std::string first_sample;        // its text (ids without a tokenizer), cut
   std::vector<std::string> notes;  // one line each: evaluation disabled, short corpora, …
   /// A table, one line per source, then the notes; ends with a newline.
   std::string text() const;
+  /// Five lines: size of each split, share and epochs of each source, lengths of documents, first sample, notes;
+  /// without a newline at the end.
+  std::string five_lines() const;
+};
+
+struct NamedDataset {
+  std::string name;
+  std::shared_ptr<const Dataset> dataset;
 };
 
 /// Null where a split has no share or no samples are asked of it.
 struct Datasets {
   std::shared_ptr<const Dataset> train, valid, test;
+  std::vector<NamedDataset> valid_sets;  // instead of `valid` with --multiple-validation-sets
   DataReport report;
 };
 
 /// Opens each file once, refuses ids ≥ vocab_size (naming file, document, position and id) and builds the indices.
 /// A pure function of files, split, seed, length and requested numbers. Throws ConfigError or IoError.
 Datasets build_datasets(const spec::DataSpec& spec, const BuildOptions& options);
+
+/// One split of the data that `spec` names, of `num_samples` samples or (unset) the whole of it once, and what it
+/// holds. Throws as build_datasets.
+BuiltSplit build_one_split(const spec::DataSpec& spec, const BuildOptions& options, SplitName split,
+                           std::optional<std::int64_t> num_samples, DataReport& report);
 
 /// The order in which a run reads `dataset` (`--dataloader-type`), which starts after `consumed_samples`. Throws Error
 /// when it cannot start there.

@@ -18,13 +18,16 @@ std::int64_t usable_pad(std::int64_t pad, std::optional<std::int64_t> eod, bool 
 
 GptDataset::GptDataset(std::shared_ptr<const SequenceSource> source, const IndexRange& range,
                        const GptDatasetConfig& config)
-    : source_(std::move(source)), config_(config) {
+    : GptDataset(source, config,
+                 build_gpt_index(config.index, range, [&source](std::int64_t i) { return source->length(i); })) {}
+
+GptDataset::GptDataset(std::shared_ptr<const SequenceSource> source, const GptDatasetConfig& config, GptIndex index)
+    : source_(std::move(source)), config_(config), index_(std::move(index)) {
   if (!config.eod && (config.reset_position_ids || config.reset_attention_mask || config.eod_mask_loss))
     throw ConfigError(str_cat(config.reset_position_ids     ? "--reset-position-ids"
                               : config.reset_attention_mask ? "--reset-attention-mask"
                                                             : "--eod-mask-loss",
                               ": needs a tokenizer with an end-of-document token"));
-  index_ = build_gpt_index(config.index, range, [this](std::int64_t i) { return source_->length(i); });
 }
 
 std::vector<std::int64_t> GptDataset::text(std::int64_t sample, std::vector<std::int64_t>& joins) const {

@@ -28,6 +28,8 @@ class GptDataset final : public Dataset {
  public:
   /// `range` = the split's sequences. Throws ConfigError when they hold no tokens or an option lacks its id.
   GptDataset(std::shared_ptr<const SequenceSource> source, const IndexRange& range, const GptDatasetConfig& config);
+  /// With an index made before from the same source, range and `config.index`.
+  GptDataset(std::shared_ptr<const SequenceSource> source, const GptDatasetConfig& config, GptIndex index);
 
   std::int64_t size() const override { return index_.plan.num_samples; }
   Sample get(std::int64_t index) const override;

@@ -1,23 +1,58 @@
 #include "data/split_builder.h"
 
+#include <algorithm>
+#include <exception>
+
 #include "base/check.h"
+#include "base/thread_pool.h"
 
 namespace megatron::data {
 namespace {
 
-SplitMember build_member(const SplitRequest& request, const OpenSource& open, const std::string& prefix,
-                         std::optional<std::int64_t> num_samples) {
-  const auto source = open(prefix);
-  SplitMember member{prefix, split_range(request.share, source->num_sequences()), num_samples, nullptr, 0};
+SplitMember build_member(const SplitRequest& request, const std::shared_ptr<const SequenceSource>& source,
+                         const std::string& prefix, std::optional<std::int64_t> num_samples) {
+  SplitMember member{prefix, split_range(request.share, source->num_sequences()), num_samples, nullptr, 0, ""};
   GptDatasetConfig config = request.config;
   config.index.num_samples = num_samples;
+  const bool cached = !request.cache.folder.empty();
+  const std::string description =
+      cached ? gpt_description(request.cache, prefix, request.name, config.index) : std::string();
   try {
-    member.dataset = std::make_shared<const GptDataset>(source, member.range, config);
+    GptIndex index = cached_gpt_index(
+        request.cache, description, request.name, config.index, member.range,
+        [&source](std::int64_t i) { return source->length(i); }, member.note);
+    member.dataset = std::make_shared<const GptDataset>(source, config, std::move(index));
   } catch (const ConfigError& error) {
     throw ConfigError(
         str_cat(prefix, ": the ", kSplitNames[static_cast<std::size_t>(request.name)], " split ", error.what()));
   }
   return member;
+}
+
+/// All members of a blend, by several threads; the first of them that fails is told.
+std::vector<SplitMember> build_members(const SplitRequest& request, const OpenSource& open,
+                                       const std::vector<double>& weights) {
+  const Blend& blend = request.blend;
+  const std::size_t count = blend.prefixes.size();
+  std::vector<std::shared_ptr<const SequenceSource>> sources;
+  for (const std::string& prefix : blend.prefixes) sources.push_back(open(prefix));
+  std::vector<SplitMember> members(count);
+  std::vector<std::exception_ptr> errors(count);
+  ThreadPool pool(static_cast<int>(std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(request.num_threads))),
+                  /*spin=*/0);
+  pool.parallel_for(static_cast<std::int64_t>(count), [&](std::int64_t at, int) {
+    const auto i = static_cast<std::size_t>(at);
+    try {
+      std::optional<std::int64_t> wanted;
+      if (blend.weights) wanted = member_target_with_surplus(*request.num_samples, weights[i], request.surplus);
+      members[i] = build_member(request, sources[i], blend.prefixes[i], wanted);
+    } catch (...) {
+      errors[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& error : errors)
+    if (error != nullptr) std::rethrow_exception(error);
+  return members;
 }
 
 void check_request(const SplitRequest& request) {
@@ -65,18 +100,14 @@ BuiltSplit build_split(const SplitRequest& request, const OpenSource& open) {
   const Blend& blend = request.blend;
   BuiltSplit built;
   if (blend.prefixes.size() == 1 && !blend.weights) {
-    built.members.push_back(build_member(request, open, blend.prefixes[0], request.num_samples));
+    built.members.push_back(build_member(request, open(blend.prefixes[0]), blend.prefixes[0], request.num_samples));
     SplitMember& member = built.members[0];
     member.drawn = request.num_samples.value_or(member.dataset->size());
     built.dataset = member.dataset;
     return built;
   }
   if (blend.weights) built.weights = normalize_weights(*blend.weights);
-  for (std::size_t i = 0; i < blend.prefixes.size(); ++i) {
-    std::optional<std::int64_t> wanted;
-    if (blend.weights) wanted = member_target_with_surplus(*request.num_samples, built.weights[i], request.surplus);
-    built.members.push_back(build_member(request, open, blend.prefixes[i], wanted));
-  }
+  built.members = build_members(request, open, built.weights);
   if (!blend.weights) built.weights = shares_by_size(request, built.members);
   BlendIndex index = build_index(request, built.members, built.weights);
   std::vector<std::shared_ptr<const Dataset>> datasets;

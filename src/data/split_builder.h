@@ -9,6 +9,7 @@
 
 #include "data/blended_dataset.h"
 #include "data/gpt_dataset.h"
+#include "data/index_cache.h"
 #include "data/split.h"
 
 namespace megatron::data {
@@ -23,6 +24,8 @@ struct SplitRequest {
   std::optional<std::int64_t> num_samples;  // unset: everything once
   double surplus = 0.005;
   GptDatasetConfig config;  // its num_samples is set here
+  IndexCache cache;
+  int num_threads = 1;  // for the members' indices, which do not depend on it
 };
 
 struct SplitMember {
@@ -31,6 +34,7 @@ struct SplitMember {
   std::optional<std::int64_t> num_samples;  // asked of it
   std::shared_ptr<const GptDataset> dataset;
   std::int64_t drawn = 0;  // samples that the split takes from it
+  std::string note;        // of the index cache; usually empty
 };
 
 struct BuiltSplit {

@@ -44,11 +44,23 @@ enum class DataloaderType : std::uint8_t { single, cyclic };
 struct DataSpec {
   std::vector<std::string> data_path;  // [w1 p1 w2 p2 …] or [p1 p2 …], as given
   std::vector<std::string> train_data_path, valid_data_path, test_data_path;
+  std::optional<std::string> data_args_path;            // file that holds what --data-path takes
+  std::optional<std::string> per_split_data_args_path;  // JSON file {train, valid, test}
+  std::vector<std::string> train_data;                  // raw text: files and folders
+  std::vector<std::string> json_keys = {"text"};        // of raw text
+  std::optional<std::string> data_cache_path;
+  std::optional<std::int64_t> num_dataset_builder_threads;  // unset: all cores
+  bool full_validation = false, multiple_validation_sets = false;
   std::string split = "969, 30, 1";
   bool split_given = false;
   bool mock_data = false;
-  std::string tokenizer_type;  // "ByteLevel", "NullTokenizer"; empty: not given
+  std::string tokenizer_type;  // "ByteLevel", "NullTokenizer", "GPT2BPETokenizer", …; empty: not given
   std::optional<std::int64_t> null_tokenizer_eod_id, null_tokenizer_pad_id;
+  /// Where a tokenizer's files are and what is read from them; empty: not given.
+  std::string vocab_file, merge_file, tokenizer_model, tiktoken_pattern;
+  std::vector<std::string> tokenizer_special_tokens;
+  std::int64_t tiktoken_num_special_tokens = 1000, vocab_extra_ids = 0;
+  bool tokenizer_sentencepiece_legacy = false, tokenizer_sentencepiece_ignore_extra_whitespaces = true;
   bool reset_position_ids = false, reset_attention_mask = false, eod_mask_loss = false;
   DataloaderType dataloader_type = DataloaderType::single;
   double mid_level_dataset_surplus = 0.005;

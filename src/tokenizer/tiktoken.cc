@@ -188,8 +188,15 @@ std::unique_ptr<Tokenizer> make_tiktoken(const TokenizerOptions& options) {
   else
     add_markers_behind(options, parts);
   const std::array<std::string_view, 1> content = {text};
+  // Equal ids, equal identity: the pattern by its text, and of the numbers those that count.
   TokenizerOptions kept = options;
-  if (!json) kept.vocab_size.reset();  // the file says how many there are
+  kept.tiktoken_pattern = parts.pattern;
+  kept.vocab_size.reset();
+  kept.tiktoken_num_special_tokens.reset();
+  if (json) {
+    kept.vocab_size = static_cast<std::int64_t>(parts.bpe.vocabulary.size());
+    kept.tiktoken_num_special_tokens = special;
+  }
   parts.identity = identity_of_files(parts.type, kept, content_digest(content));
   return std::make_unique<ByteBpeTokenizer>(std::move(parts));
 }

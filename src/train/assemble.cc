@@ -28,6 +28,23 @@ std::int64_t owned_elements(const std::vector<nn::Parameter*>& parameters) {
   return count;
 }
 
+/// A line every two seconds.
+std::function<void(const data::PreprocessProgress&)> tokenising_progress(
+    const std::function<void(const std::string&)>& say) {
+  return [say, start = monotonic_seconds(), told = monotonic_seconds(),
+          resumed = false](const data::PreprocessProgress& progress) mutable {
+    if (progress.resumed && !std::exchange(resumed, true))
+      say(str_cat("resumed at document ", progress.resumed_documents));
+    const double now = monotonic_seconds();
+    if (now - told < 2.0) return;
+    told = now;
+    const double rate = static_cast<double>(progress.bytes - progress.resumed_bytes) / 1e6 / (now - start);
+    const std::int64_t part = progress.input_size > 0 ? 100 * progress.input_done / progress.input_size : 0;
+    say(str_cat("tokenised ", progress.documents, " documents, ", part, "% (", static_cast<std::int64_t>(rate),
+                " MB/s)"));
+  };
+}
+
 std::int64_t sum_over(kernels::Executor& exec, const mesh::Group& group, std::int64_t value, std::string_view label) {
   if (group.trivial()) return value;
   Tensor tensor = exec.empty({1}, DType::int64, MemoryKind::communication);
@@ -63,14 +80,26 @@ std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::a
 std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec& run) {
   if (run.data.tokenizer_type.empty()) return nullptr;
   tokenizer::TokenizerOptions options;
-  if (run.model.vocab_size > 0) options.vocab_size = run.model.vocab_size;
-  options.null_eod_id = run.data.null_tokenizer_eod_id;
-  options.null_pad_id = run.data.null_tokenizer_pad_id;
-  return tokenizer::create_tokenizer(run.data.tokenizer_type, options);
+  const spec::DataSpec& data = run.data;
+  // The others' vocabularies are those of their files.
+  if (data.tokenizer_type == "NullTokenizer" && run.model.vocab_size > 0) options.vocab_size = run.model.vocab_size;
+  options.null_eod_id = data.null_tokenizer_eod_id;
+  options.null_pad_id = data.null_tokenizer_pad_id;
+  options.vocab_file = data.vocab_file;
+  options.merge_file = data.merge_file;
+  options.tokenizer_model = data.tokenizer_model;
+  options.tiktoken_pattern = data.tiktoken_pattern;
+  options.tiktoken_num_special_tokens = data.tiktoken_num_special_tokens;
+  options.special_tokens = data.tokenizer_special_tokens;
+  options.vocab_extra_ids = data.vocab_extra_ids;
+  options.sentencepiece_legacy = data.tokenizer_sentencepiece_legacy;
+  options.sentencepiece_keep_extra_whitespaces = !data.tokenizer_sentencepiece_ignore_extra_whitespaces;
+  return tokenizer::create_tokenizer(data.tokenizer_type, options);
 }
 
 data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenizer* tokenizer,
-                             const data::RequestedSamples& requested) {
+                             const data::RequestedSamples& requested,
+                             const std::function<void(const std::string&)>& say) {
   data::BuildOptions options;
   options.seq_length = run.model.seq_length;
   options.seed = run.numerics.seed;
@@ -78,6 +107,8 @@ data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenize
   options.requested = requested;
   options.tokenizer = tokenizer;
   options.num_threads = usable_cores();
+  options.say = say;
+  if (say) options.progress = tokenising_progress(say);
   return data::build_datasets(run.data, options);
 }
 

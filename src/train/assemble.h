@@ -33,9 +33,11 @@ std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::a
 /// The tokenizer that the run names; null without --tokenizer-type. Throws ConfigError.
 std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec& run);
 
-/// Opens the data of the run for `requested` samples; ids at or above the vocabulary are refused.
+/// Opens the data of the run for `requested` samples; ids at or above the vocabulary are refused. `say` (may be empty)
+/// hears how far raw text is tokenised.
 data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenizer* tokenizer,
-                             const data::RequestedSamples& requested);
+                             const data::RequestedSamples& requested,
+                             const std::function<void(const std::string&)>& say = {});
 
 /// What the ranks of one process share. Read-only while they run.
 struct Process {

@@ -18,6 +18,7 @@ struct StepSamples {
   std::int64_t global_batch = 0;
   std::int64_t micro_batch_size = 1;
   std::int64_t end_sample = INT64_MAX;
+  bool operator==(const StepSamples&) const = default;
 };
 
 /// The micro-batches of this rank's data-parallel slot, in order (Megatron-LM's sampler: every mbs·dp consecutive

@@ -12,6 +12,7 @@
 #include "schedule/batch_check.h"
 #include "schedule/lr_schedule.h"
 #include "spec/batch_schedule.h"
+#include "train/batch_feeder.h"
 #include "train/batches.h"
 #include "train/evaluate.h"
 #include "train/loss_scaler.h"
@@ -69,7 +70,9 @@ class Trainer {
   void update(StepSummary& summary, const std::string& seen, StepReport& report);
   optim::UpdateResult update_weights(const StepReport& report);
   pipeline::Interruption::Verdict settle_step_before();
-  void evaluate_split(const data::Dataset* dataset, const char* split, bool at_end);
+  /// All validation data: one set, or each of several on its own.
+  void validate(bool at_end);
+  void evaluate_split(const data::Dataset* dataset, const char* split, bool at_end, const std::string& set = "");
   void final_evaluations();
   void save();
   void measure_peak();
@@ -105,6 +108,7 @@ class Trainer {
   std::optional<StepRecorder::Step> recording_;  // while a step goes on
   schedule::LrSchedule schedule_;
   std::unique_ptr<data::SampleOrder> order_;
+  std::unique_ptr<BatchFeeder> feeder_;  // once there is an order
   const spec::BatchSchedule batches_;
   spec::StepBatch batch_;                   // of the latest step that has begun
   std::int64_t program_micro_batches_ = 0;  // what program_ was made for
@@ -189,6 +193,9 @@ void Trainer::set_up() {
     tuner_.check_output();
     order_ = data::make_order(run_.data, *process_.data.train, run_.batch.micro_batch_size, parts_.mesh().dp.size(),
                               position_.consumed_samples);
+    feeder_ = std::make_unique<BatchFeeder>([this](const StepSamples& step) {
+      return make_micro_batches(*process_.data.train, *order_, step, parts_.mesh(), run_.parallel.sequence_parallel);
+    });
   }
 }
 
@@ -246,8 +253,8 @@ bool Trainer::close_step() {
   if (recorder_.complete()) report_recording();
   if (hooks_.after_step) hooks_.after_step(parts_, closed);
   if (summary_.stop_signal() == 0 && run_.batch.eval_interval.has_value() &&
-      position_.iteration % *run_.batch.eval_interval == 0 && process_.data.valid != nullptr)
-    evaluate_split(process_.data.valid.get(), "validation", false);
+      position_.iteration % *run_.batch.eval_interval == 0)
+    validate(false);
   if (outcome_.reason == EndReason::signal || should_end(summary_)) return true;
   if (run_.checkpoint.save.has_value() && run_.checkpoint.save_interval.has_value() &&
       position_.iteration % *run_.checkpoint.save_interval == 0)
@@ -258,9 +265,14 @@ bool Trainer::close_step() {
 
 std::vector<nn::MicroBatch> Trainer::next_batches() {
   const TraceSpan span = phase("data");
-  return make_micro_batches(*process_.data.train, *order_,
-                            {next_sample(), batch_.global_batch, run_.batch.micro_batch_size}, parts_.mesh(),
-                            run_.parallel.sequence_parallel);
+  const StepSamples step{next_sample(), batch_.global_batch, run_.batch.micro_batch_size};
+  const std::int64_t iteration = position_.iteration + (open_.has_value() ? 2 : 1);
+  std::optional<StepSamples> next;
+  if (iteration < total_iterations(run_)) {
+    const std::int64_t first = step.first_sample + step.global_batch;
+    next = StepSamples{first, batches_.at(first).global_batch, step.micro_batch_size};
+  }
+  return feeder_->take(step, next);
 }
 
 pipeline::Interruption::Verdict Trainer::settle_step_before() {
@@ -458,23 +470,38 @@ bool Trainer::should_end(const StepSummary& summary) {
   return false;
 }
 
-void Trainer::evaluate_split(const data::Dataset* dataset, const char* split, bool at_end) {
+void Trainer::validate(bool at_end) {
+  const std::int64_t first = position_.consumed_valid_samples;
+  std::int64_t consumed = first;
+  evaluate_split(process_.data.valid.get(), "validation", at_end);
+  for (const data::NamedDataset& set : process_.data.valid_sets) {
+    if (outcome_.reason == EndReason::signal) return;
+    consumed = std::max(consumed, position_.consumed_valid_samples);
+    position_.consumed_valid_samples = first;  // every set begins at the same place
+    evaluate_split(set.dataset.get(), "validation", at_end, set.name);
+  }
+  position_.consumed_valid_samples = std::max(consumed, position_.consumed_valid_samples);
+}
+
+void Trainer::evaluate_split(const data::Dataset* dataset, const char* split, bool at_end, const std::string& set) {
   const bool validation = std::string_view(split) == "validation";
   if (dataset == nullptr || run_.batch.eval_iters == 0) return;
   const double start = monotonic_seconds();
   context_.note_progress(split, position_.iteration);
-  const EvaluationPlan plan = evaluation_plan(run_, validation ? position_.consumed_valid_samples : 0);
+  const bool whole = validation && run_.data.full_validation;
+  EvaluationPlan plan = evaluation_plan(run_, validation && !whole ? position_.consumed_valid_samples : 0);
+  if (whole) plan.num_samples = dataset->size();
   const EvaluationResult result = evaluate(parts_, *dataset, plan, process_.stop_signal);
   if (result.stop_signal != 0) {
     outcome_.reason = EndReason::signal;
     outcome_.signal = result.stop_signal;
     return;
   }
-  if (validation) position_.consumed_valid_samples += plan.num_samples;
+  if (validation && !whole) position_.consumed_valid_samples += plan.num_samples;
   EvaluationReport report;
   report.iteration = position_.iteration;
   report.split = split;
-  report.suffix = at_end ? str_cat(" on ", split, " set") : "";
+  report.suffix = str_cat(at_end ? str_cat(" on ", split, " set") : std::string(), set.empty() ? "" : " of ", set);
   report.loss = result.loss;
   report.token_sum = result.token_sum;
   report.trained_tokens = result.trained_tokens;
@@ -484,7 +511,7 @@ void Trainer::evaluate_split(const data::Dataset* dataset, const char* split, bo
 }
 
 void Trainer::final_evaluations() {
-  evaluate_split(process_.data.valid.get(), "validation", true);
+  validate(true);
   if (outcome_.reason == EndReason::finished) evaluate_split(process_.data.test.get(), "test", true);
 }
 

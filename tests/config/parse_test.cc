@@ -236,7 +236,7 @@ TEST(Rules, WordsLeftOverAreRefused) {
   EXPECT_THROW(require_accepted(run), ConfigError);
 }
 
-TEST(Rules, DataCachePathHasNoEffect) { EXPECT_TRUE(validate(kModel + "--data-cache-path /tmp/cache").accepted()); }
+TEST(Rules, DataCachePathIsAccepted) { EXPECT_TRUE(validate(kModel + "--data-cache-path /tmp/cache").accepted()); }
 
 TEST(Rules, Recompute) {
   const std::string full = kModel + "--recompute-granularity full --recompute-method block --recompute-num-layers 1 ";

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "base/check.h"
@@ -301,6 +302,107 @@ TEST(MicroBatchRange, LayoutsCoverTheSameSamples) {
     EXPECT_EQ(*seen.begin(), 100);
     EXPECT_EQ(*seen.rbegin(), 139);
   }
+}
+
+TEST(BuildDatasets, PathsInFiles) {
+  const TemporaryFolder folder;
+  write_counting(folder / "a", 100, 21);
+  write_counting(folder / "b", 50, 21);
+  spec::DataSpec direct, listed, split;
+  direct.data_path = {"0.3", folder / "a", "0.7", folder / "b"};
+  listed.data_args_path = folder / "paths.txt";
+  testing::write_file(folder / "paths.txt", "0.3 " + (folder / "a") + "\n\t0.7  " + (folder / "b") + "\n");
+  const Datasets one = build_datasets(direct, options_for(40, 4, 2)),
+                 two = build_datasets(listed, options_for(40, 4, 2));
+  ASSERT_EQ(one.train->size(), two.train->size());
+  for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(one.train->get(i).tokens, two.train->get(i).tokens);
+
+  split.per_split_data_args_path = folder / "split.json";
+  testing::write_file(folder / "split.json", "{\"train\": [0.3, \"" + (folder / "a") + "\", \"0.7\", \"" +
+                                                 (folder / "b") + "\"], \"valid\": \"" + (folder / "b") + "\"}");
+  const Datasets three = build_datasets(split, options_for(40, 4, 2));
+  ASSERT_TRUE(three.train && three.valid);
+  EXPECT_FALSE(three.test);
+  ASSERT_EQ(three.report.sources.size(), 3U);
+  EXPECT_EQ(three.report.sources[2].documents, 50);
+  testing::write_file(folder / "split.json", "{\"training\": []}");
+  EXPECT_TRUE(contains(build_error(split, options_for(1)), "key \"training\"; known are train, valid, test"));
+  testing::write_file(folder / "split.json", "{");
+  EXPECT_TRUE(contains(build_error(split, options_for(1)), "--per-split-data-args-path"));
+  listed.data_args_path = folder / "missing";
+  EXPECT_TRUE(contains(build_error(listed, options_for(1)), "--data-args-path " + (folder / "missing")));
+  listed.data_path = {folder / "a"};
+  EXPECT_TRUE(contains(build_error(listed, options_for(1)), "exclude each other"));
+}
+
+TEST(BuildDatasets, FullValidationTakesEverythingOnce) {
+  const TemporaryFolder folder;
+  write_counting(folder / "a", 100, 21);
+  spec::DataSpec spec;
+  spec.data_path = {folder / "a"};
+  spec.split = "8,2,0";
+  spec.full_validation = true;
+  const Datasets datasets = build_datasets(spec, options_for(30, 4));
+  EXPECT_EQ(datasets.valid->size(), (20 * 21 - 1) / 8);
+  EXPECT_NEAR(datasets.report.sources[1].epochs, 1.0, 0.02);
+  EXPECT_FALSE(build_datasets(spec, options_for(30, 0)).valid) << "nothing is asked of it";
+}
+
+TEST(BuildDatasets, SeveralValidationSets) {
+  const TemporaryFolder folder;
+  write_counting(folder / "a", 100, 21);
+  write_counting(folder / "b", 50, 21);
+  spec::DataSpec spec;
+  spec.train_data_path = {folder / "a"};
+  spec.valid_data_path = {folder / "a", folder / "b"};
+  spec.full_validation = spec.multiple_validation_sets = true;
+  const Datasets datasets = build_datasets(spec, options_for(30, 4));
+  EXPECT_FALSE(datasets.valid);
+  ASSERT_EQ(datasets.valid_sets.size(), 2U);
+  EXPECT_EQ(datasets.valid_sets[1].name, folder / "b");
+  EXPECT_EQ(datasets.valid_sets[0].dataset->size(), (100 * 21 - 1) / 8);
+  EXPECT_EQ(datasets.valid_sets[1].dataset->size(), (50 * 21 - 1) / 8);
+  spec.valid_data_path = {"1", folder / "a", "2", folder / "b"};
+  EXPECT_TRUE(contains(build_error(spec, options_for(30, 4)), "leave out the weights"));
+}
+
+TEST(BuildDatasets, IndicesDependNeitherOnThreadsNorOnACache) {
+  const TemporaryFolder folder;
+  spec::DataSpec spec;
+  for (int i = 0; i < 7; ++i) {
+    write_counting(folder / std::to_string(i), 20 + i, 11 + i);
+    spec.data_path.push_back(std::to_string(i + 1));
+    spec.data_path.push_back(folder / std::to_string(i));
+  }
+  const Datasets plain = build_datasets(spec, options_for(200));
+  spec.num_dataset_builder_threads = 4;
+  const Datasets threads = build_datasets(spec, options_for(200));
+  spec.data_cache_path = folder / "cache";
+  const Datasets written = build_datasets(spec, options_for(200)), read = build_datasets(spec, options_for(200));
+  for (const Datasets* other : {&threads, &written, &read}) {
+    ASSERT_EQ(other->train->size(), plain.train->size());
+    EXPECT_EQ(other->report.notes, plain.report.notes);
+    for (std::int64_t i = 0; i < 200; ++i) EXPECT_EQ(other->train->get(i).tokens, plain.train->get(i).tokens);
+  }
+}
+
+TEST(DataReport, FiveLinesBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  write_counting(folder / "a", 75, 21);
+  write_counting(folder / "b", 25, 100);
+  spec::DataSpec spec;
+  spec.data_path = {"3", folder / "a", "1", folder / "b"};
+  spec.split = "1,0,0";
+  const std::string text = build_datasets(spec, options_for(80)).report.five_lines();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 4) << text;
+  EXPECT_TRUE(
+      contains(text, "data: train 100 documents, 4,075 tokens, 80 samples = 0.16 epochs; valid none; test none\n"))
+      << text;
+  EXPECT_TRUE(contains(text, "sources: " + (folder / "a") + " 75.0% (0.30 epochs), " + (folder / "b") + " 25.0% (0.06"))
+      << text;
+  EXPECT_TRUE(contains(text, "document lengths: 21 to 100 tokens, mean 40.8; <32 75%, <128 100%\n")) << text;
+  EXPECT_TRUE(contains(text, "first sample: ")) << text;
+  EXPECT_TRUE(contains(text, "notes: validation is disabled: it has no share of the data; test is")) << text;
 }
 
 TEST(MakeOrder, RefusesStartsThatCannotBe) {

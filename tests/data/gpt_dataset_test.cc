@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/check.h"
+#include "data/index_md5.h"
 #include "data/indexed_dataset.h"
 #include "golden.h"
 
@@ -277,6 +278,10 @@ TEST(GptDataset, AllReferenceRecords) {
     const GptDataset dataset(source, range, config);
     EXPECT_EQ(config.pad, record["ok"]["pad_token_id"].get<std::int64_t>());
     expect_dataset(record, dataset);
+    const IndexMd5 sums = index_md5(dataset.index());
+    EXPECT_EQ(sums.documents, record["ok"]["document_index"]["md5"].get<std::string>()) << record["name"];
+    EXPECT_EQ(sums.samples, record["ok"]["sample_index"]["md5"].get<std::string>()) << record["name"];
+    EXPECT_EQ(sums.order, record["ok"]["shuffle_index"]["md5"].get<std::string>()) << record["name"];
     ++compared;
   }
   EXPECT_EQ(compared, 92);

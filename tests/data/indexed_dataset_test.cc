@@ -1,8 +1,13 @@
 #include "data/indexed_dataset.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
+
 #include "base/check.h"
+#include "data/gpt_dataset.h"
 #include "golden.h"
 #include "temporary_folder.h"
 
@@ -213,6 +218,64 @@ TEST(IndexedDataset, ReadsBeyondTwoGigabytes) {
   const IndexedDataset dataset(folder / "a");
   EXPECT_EQ(dataset.num_tokens() * 2, (1LL << 31) + 64);
   EXPECT_EQ(dataset.get(1), (Ints{1, 2, 3, 4, 5, 6, 7, 8}));
+}
+
+/// Peak resident bytes that `body` adds in a process of its own; −1 if it fails.
+std::int64_t added_bytes(const std::function<bool()>& body) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    struct rusage before {
+    }, after{};
+    ::getrusage(RUSAGE_SELF, &before);
+    const bool good = body();
+    ::getrusage(RUSAGE_SELF, &after);
+    const std::int64_t bytes = good ? (after.ru_maxrss - before.ru_maxrss) * 1024 : -1;
+    const bool written = ::write(ends[1], &bytes, sizeof(bytes)) == sizeof(bytes);
+    ::_exit(written ? 0 : 1);
+  }
+  std::int64_t bytes = -1;
+  EXPECT_EQ(::read(ends[0], &bytes, sizeof(bytes)), static_cast<ssize_t>(sizeof(bytes)));
+  ::close(ends[0]);
+  ::close(ends[1]);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return bytes;
+}
+
+// More than 2³¹ tokens, offsets above 4 GiB, in a file with a hole: mapped, indexed and read in little memory.
+TEST(IndexedDataset, ReadsBeyondFourGigabytesInLittleMemory) {
+  const TemporaryFolder folder;
+  const std::int64_t first = (1LL << 31) - 1, second = 1000, third = 8;
+  {
+    std::ofstream idx(folder / "a.idx", std::ios::binary);
+    const auto put = [&idx](auto value) { idx.write(reinterpret_cast<const char*>(&value), sizeof(value)); };
+    idx.write("MMIDIDX\0\0", 9);
+    put(std::uint64_t{1});
+    put(std::uint8_t{8});
+    put(std::uint64_t{3});
+    put(std::uint64_t{4});
+    for (const std::int64_t length : {first, second, third}) put(static_cast<std::int32_t>(length));
+    for (const std::int64_t offset : {std::int64_t{0}, 2 * first, 2 * (first + second)}) put(offset);
+    for (const std::int64_t boundary : {0, 1, 2, 3}) put(boundary);
+    std::ofstream bin(folder / "a.bin", std::ios::binary);
+    bin.seekp(2 * (first + second));
+    for (std::uint16_t token = 1; token <= third; ++token) bin.write(reinterpret_cast<const char*>(&token), 2);
+  }
+  const std::int64_t added = added_bytes([&] {
+    const auto dataset = std::make_shared<const IndexedDataset>(folder / "a");
+    GptDatasetConfig config;
+    config.index.seq_length = 1 << 20;
+    const GptDataset samples(dataset, {0, 3}, config);
+    bool end_seen = false;
+    for (std::int64_t i = 0; i < samples.size() && !end_seen; i += 97) end_seen = samples.get(i).tokens[0] > 8;
+    return dataset->num_tokens() == first + second + third && dataset->offset(2) > (1LL << 32) &&
+           dataset->get(2) == Ints({1, 2, 3, 4, 5, 6, 7, 8}) && dataset->get(0, first - 2) == Ints({0, 0}) &&
+           samples.size() == (first + second + third - 1) >> 20 && !end_seen;
+  });
+  EXPECT_GE(added, 0);
+  EXPECT_LT(added, 200 << 20);
 }
 
 TEST(IndexedDataset, LongSequencesAndLargeIdsKeepTheirValue) {

@@ -232,7 +232,9 @@ TEST(TikTokenizer, ReadsRanksAndAppendsTheEnd) {
   EXPECT_EQ(tokenizer_from_identity(t->identity_json())->identity_hash(), t->identity_hash());
   TokenizerOptions o = files.options();
   o.tiktoken_pattern = named_pattern("cl100k");
+  o.tiktoken_num_special_tokens = 1000;  // has no meaning here
   EXPECT_EQ(create_tokenizer("TikTokenizer", o)->encode("the 1234"), t->encode("the 1234"));
+  EXPECT_EQ(create_tokenizer("TikTokenizer", o)->identity_hash(), t->identity_hash());
 }
 
 TEST(TikTokenizer, ReadsMegatronsJson) {
@@ -250,6 +252,10 @@ TEST(TikTokenizer, ReadsMegatronsJson) {
   EXPECT_EQ(t->pad(), 4);
   EXPECT_EQ(t->encode("the 12"), (Ids{1257, 1000 + ' ', 1000 + '1', 1000 + '2'}));
   EXPECT_EQ(t->piece(999), "<SPECIAL_999>");
+  o.tiktoken_pattern = "v2";
+  o.tiktoken_num_special_tokens = 1000;
+  EXPECT_EQ(create_tokenizer("TikTokenizer", o)->identity_hash(), t->identity_hash());
+  EXPECT_EQ(tokenizer_from_identity(t->identity_json())->identity_hash(), t->identity_hash());
   o.tiktoken_num_special_tokens = 10;
   o.vocab_size = 268;
   const auto small = create_tokenizer("TikTokenizer", o);

@@ -1,0 +1,39 @@
+// Indices kept between runs in Megatron-LM's files: HASH-GPTDataset-SPLIT-{description.txt, document_index.npy,
+// sample_index.npy, shuffle_index.npy}, HASH = MD5 of the description. Either program reads the other's files.
+//
+// The files save time and, mapped, memory; the indices are the same without them. What is read is checked against the
+// data: sizes, and sample starts at many places, so a file of another kind of run (the description does not tell
+// whether samples overlap or a short last one is kept) is built anew.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "data/gpt_index.h"
+#include "data/split.h"
+#include "tokenizer/tokenizer.h"
+
+namespace megatron::data {
+
+struct IndexCache {
+  std::string folder;                // --data-cache-path; empty: no files
+  std::optional<std::string> split;  // as given; unset with paths per split
+  std::string tokenizer;             // JSON object, see tokenizer_description
+};
+
+/// How a tokenizer stands in a description. Megatron-LM's own text for NullTokenizer; others by their hash.
+std::string tokenizer_description(const tokenizer::Tokenizer& tokenizer);
+
+/// The text whose MD5 names the files. `prefix` as given.
+std::string gpt_description(const IndexCache& cache, const std::string& prefix, SplitName split,
+                            const GptIndexConfig& config);
+
+/// The same as build_gpt_index; from the files under `description` if they fit, else built and written there. What
+/// cannot be written is told in `note`, and the run goes on.
+GptIndex cached_gpt_index(const IndexCache& cache, const std::string& description, SplitName split,
+                          const GptIndexConfig& config, const IndexRange& range,
+                          const std::function<std::int64_t(std::int64_t)>& length, std::string& note);
+
+}  // namespace megatron::data

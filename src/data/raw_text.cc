@@ -1,0 +1,173 @@
+#include "data/raw_text.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/check.h"
+#include "base/mapped_file.h"
+#include "base/thread_pool.h"
+#include "base/units.h"
+#include "data/byte_source.h"
+#include "data/output_file.h"
+#include "tokenizer/identity.h"
+
+namespace megatron::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kHashedPiece = 16 << 20;
+
+bool holds_text(const std::string& path) {
+  const std::string name = uncompressed_name(path);
+  return name.ends_with(".jsonl") || name.ends_with(".json") || name.ends_with(".txt");
+}
+
+/// An exclusive lock that a process waits for; released by the destructor or when the process dies.
+class FolderLock {
+ public:
+  FolderLock(const std::string& path, const std::function<void(const std::string&)>& say) {
+    fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd_ < 0) throw IoError(str_cat(path, ": cannot create: ", std::strerror(errno)));
+    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    if (say) say("another run tokenises the same text: waiting for it");
+    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~FolderLock() { ::close(fd_); }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+std::string digest(const std::vector<std::string>& parts) {
+  const std::vector<std::string_view> views(parts.begin(), parts.end());
+  return tokenizer::content_digest(views);
+}
+
+/// Digest of the bytes of all files, piece by piece by all threads.
+std::string content_of(const std::vector<std::string>& files, int workers) {
+  std::vector<std::string> parts;
+  ThreadPool pool(std::max(workers, 1), /*spin=*/0);
+  for (const std::string& path : files) {
+    const MappedFile file(path);
+    const std::int64_t pieces = ceil_div(file.size(), kHashedPiece);
+    std::vector<std::string> digests(static_cast<std::size_t>(pieces));
+    pool.parallel_for(pieces, [&](std::int64_t i, int) {
+      const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+      const std::string_view piece = bytes.substr(static_cast<std::size_t>(i * kHashedPiece), kHashedPiece);
+      digests[static_cast<std::size_t>(i)] = tokenizer::content_digest(std::span(&piece, 1));
+    });
+    // Whether a file is packed, and text or JSON Lines, is in its name.
+    parts.push_back(str_cat(file.size(),
+                            holds_text(path) && uncompressed_name(path).ends_with(".txt") ? " text" : " json",
+                            path.substr(uncompressed_name(path).size())));
+    parts.insert(parts.end(), digests.begin(), digests.end());
+  }
+  return digest(parts);
+}
+
+/// Digest of names, sizes and times of change.
+std::string outside_of(const std::vector<std::string>& files) {
+  std::vector<std::string> parts;
+  for (const std::string& path : files) {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) != 0) throw IoError(str_cat(path, ": cannot be read: ", std::strerror(errno)));
+    parts.push_back(str_cat(fs::absolute(path).string(), " ", info.st_dev, " ", info.st_ino, " ", info.st_size, " ",
+                            info.st_mtim.tv_sec, ".", info.st_mtim.tv_nsec, " ", info.st_ctim.tv_sec, ".",
+                            info.st_ctim.tv_nsec));
+  }
+  return digest(parts);
+}
+
+std::string read_text(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+/// The content's digest: remembered, or read and remembered.
+std::string content_digest_of(const RawTextConfig& config, const std::vector<std::string>& files) {
+  const std::string memo = (fs::path(config.cache_folder) / ("text-" + outside_of(files) + ".seen")).string();
+  std::string known = read_text(memo);
+  if (known.size() == 32) return known;
+  known = content_of(files, config.workers);
+  try {
+    OutputFile file(memo);
+    file.write(std::as_bytes(std::span(known)));
+    file.sync();
+    file.commit();
+  } catch (const FileBusy&) {
+    // Another run remembers the same.
+  }
+  return known;
+}
+
+bool complete(const std::string& prefix) {
+  return ::access((prefix + ".idx").c_str(), R_OK) == 0 && ::access((prefix + ".bin").c_str(), R_OK) == 0;
+}
+
+}  // namespace
+
+std::vector<std::string> raw_text_files(const std::vector<std::string>& sources) {
+  std::vector<std::string> files;
+  for (const std::string& source : sources) {
+    std::error_code error;
+    if (!fs::is_directory(source, error)) {
+      if (::access(source.c_str(), R_OK) != 0)
+        throw IoError(str_cat("--train-data ", source, ": cannot be read: ", std::strerror(errno)));
+      files.push_back(source);
+      continue;
+    }
+    std::vector<std::string> found;
+    for (fs::recursive_directory_iterator at(source, error), end; !error && at != end; at.increment(error))
+      if (at->is_regular_file() && holds_text(at->path().string())) found.push_back(at->path().string());
+    if (error) throw IoError(str_cat("--train-data ", source, ": cannot be read: ", error.message()));
+    if (found.empty())
+      throw ConfigError(
+          str_cat("--train-data ", source, ": holds no file that ends in .jsonl, .json or .txt (plain, .gz or .zst)"));
+    std::sort(found.begin(), found.end());
+    files.insert(files.end(), found.begin(), found.end());
+  }
+  return files;
+}
+
+std::vector<std::string> tokenize_raw_text(const RawTextConfig& config, const tokenizer::Tokenizer& tokenizer) {
+  const std::vector<std::string> files = raw_text_files(config.sources);
+  std::error_code error;
+  fs::create_directories(config.cache_folder, error);
+  if (error) throw IoError(str_cat("--data-cache-path ", config.cache_folder, ": cannot be made: ", error.message()));
+  std::vector<std::string> parts = {"raw text 1", content_digest_of(config, files), tokenizer.identity_hash(),
+                                    config.append_eod ? "eod" : ""};
+  parts.insert(parts.end(), config.json_keys.begin(), config.json_keys.end());
+  PreprocessConfig work;
+  work.inputs = files;
+  work.json_keys = config.json_keys;
+  work.append_eod = config.append_eod;
+  work.workers = config.workers;
+  work.output_prefix = (fs::path(config.cache_folder) / ("text-" + digest(parts))).string();
+  std::vector<std::string> prefixes;
+  for (const std::string& key : config.json_keys) prefixes.push_back(output_name(work.output_prefix, key));
+  const auto all_there = [&] { return std::all_of(prefixes.begin(), prefixes.end(), complete); };
+  const FolderLock lock(work.output_prefix + ".lock", config.say);
+  if (all_there()) {
+    if (config.say) config.say(str_cat("using the tokens in ", work.output_prefix));
+    return prefixes;
+  }
+  if (config.say) config.say(str_cat("tokenising ", files.size(), " files into ", work.output_prefix));
+  preprocess(work, tokenizer, config.report);
+  return prefixes;
+}
+
+}  // namespace megatron::data

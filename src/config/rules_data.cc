@@ -21,8 +21,9 @@ void sources(RuleContext& c) {
     std::string_view second = d.mock_data ? "--mock-data" : "--train-data-path";
     for (std::string_view name : {"--train-data", "--data-args-path", "--per-split-data-args-path"})
       if (c.given(name)) second = name;
-    c.error({"--data-path", second},
-            "more than one data source among --mock-data, --data-path, --train-data and the per-split paths");
+    c.error(
+        {"--data-path", second},
+        "more than one data source among --mock-data, --data-path and the per-split paths, or --train-data beside one");
   }
   if (count == 0 && c.mode() == ParseMode::validate) c.notice("no data: training needs --data-path or --mock-data");
   if (count == 0 && c.mode() == ParseMode::train) c.required("--data-path", "--data-path PREFIX, or --mock-data");

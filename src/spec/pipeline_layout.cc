@@ -23,10 +23,12 @@ int read_number(std::string_view text, std::size_t& at) {
   return value;
 }
 
-std::string repeat(std::string_view text, int times) {
-  std::string out;
+/// Appends `text` that many times; repeats of repeats must not fill the memory.
+void append_repeated(std::string_view text, int times, std::string& out) {
+  constexpr std::size_t kMaxLetters = 1'000'000;
+  if (out.size() + text.size() * static_cast<std::size_t>(times) > kMaxLetters)
+    throw ConfigError(str_cat("pipeline layout: more than ", kMaxLetters, " letters when repeats are written out"));
   for (int i = 0; i < times; ++i) out += text;
-  return out;
 }
 
 /// "(x)*n" → n times x; brackets do not nest.
@@ -45,7 +47,7 @@ std::string expand_brackets(std::string_view text) {
       out += text[at++];
       continue;
     }
-    out += repeat(text.substr(at + 1, close - at - 1), times);
+    append_repeated(text.substr(at + 1, close - at - 1), times, out);
     at = after;
   }
   return out;
@@ -60,7 +62,7 @@ std::string expand_letters(std::string_view text) {
     if (times < 0) {
       out += text[at];
     } else {
-      out += repeat(text.substr(at, 1), times);
+      append_repeated(text.substr(at, 1), times, out);
       at = after - 1;
     }
   }

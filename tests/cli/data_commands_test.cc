@@ -43,7 +43,7 @@ TEST(InspectData, EqualsEveryReferenceCaseOfTheDefaults) {
         run(str_cat("inspect data --data-path ", (dir / record["prefix"].get<std::string>()).string(), " --split ",
                     record["split"].get<std::string>(), " --split-name ", record["split_name"].get<std::string>(),
                     " --seed ", record["seed"].get<int>(), " --seq-length ", record["sequence_length"].get<int>(),
-                    samples, " --samples 0:1 --tokenizer-type NullTokenizer --vocab-size 60000 --eod-id 7 --json"));
+                    samples, " --samples 0:1 --tokenizer-type NullTokenizer --vocab-size 2000000 --eod-id 7 --json"));
     ASSERT_EQ(result.status, 0) << record["name"] << result.output;
     const json shown = json::parse(result.output);
     EXPECT_EQ(shown["num_epochs"], ok["num_epochs"]) << record["name"];

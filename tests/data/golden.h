@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "data/dataset.h"
-#include "md5.h"
+#include "reference_md5.h"
 #include "support/reference_data.h"
 
 namespace megatron::testing {

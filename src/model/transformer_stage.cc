@@ -18,7 +18,7 @@ template <typename Part>
 void collect_unit(Part& part, std::int64_t number, std::vector<nn::Parameter*>& unit) {
   const std::size_t before = unit.size();
   part.collect(unit);
-  for (std::size_t i = before; i < unit.size(); ++i) unit[i]->unit = number;
+  for (std::size_t i = before; i < unit.size(); ++i) unit[i]->bucket_group = number;
 }
 
 void observe(const nn::Pass& pass, std::int64_t layer, const Tensor& hidden) {

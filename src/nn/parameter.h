@@ -41,9 +41,9 @@ struct Parameter {
   /// of both uses are summed once per step, over the embedding group where they live on different stages.
   bool shared_embedding = false;
 
-  /// Which parameters of a model are used together, in the order of use: 0 the embedding, i + 1 layer i, then the final
-  /// norm and the head, each by itself.
-  std::int64_t unit = 0;
+  /// Parameters of one group may share a bucket where gradients are reduced after every micro-batch, because they
+  /// complete it together: 0 the embedding, i + 1 layer i, then the final norm (in backward) and the head (in forward).
+  std::int64_t bucket_group = 0;
 
   /// Rows of the parts that each group of logical rows consists of: queries, keys, values of linear_qkv. Empty: one
   /// matrix.
@@ -51,9 +51,8 @@ struct Parameter {
 
   Tensor value;      // local shard, [local_rows] or [local_rows, local_cols]; on meta (a shape without memory) while
                      // a ParameterGate has released it
-  Tensor main_grad;  // same shape; set by optim/grad_buffer.h; tasks add to it
-  /// main_grad holds what an earlier step left there: the next task writes it instead of adding (matrices only; what
-  /// layers sum themselves is zeroed when a step begins).
+  Tensor main_grad;  // same shape; set by optim/step_reduction.h or micro_batch_reduction.h; tasks add to it
+  /// main_grad holds nothing of use: the next task writes it instead of adding (matrices only; vectors are zeroed).
   bool main_grad_is_stale = false;
   /// Counts updates of `value`; a packed copy may be kept for one version.
   std::uint64_t version = 0;

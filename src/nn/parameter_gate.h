@@ -1,5 +1,5 @@
-// How a pass gets the values of parameters that may not be there yet: with a distributed optimizer they are gathered
-// just before use.
+// How a pass gets the values of parameters that may not be there yet: at ZeRO stages 1 and 2 a gather may still be
+// under way, at stage 3 it starts one unit ahead.
 #pragma once
 
 #include <span>

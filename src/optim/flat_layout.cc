@@ -53,8 +53,9 @@ FlatLayout::FlatLayout(std::span<nn::Parameter* const> parameters, const FlatLay
     const nn::Parameter& parameter = **it;
     MEGATRON_CHECK(parameter.value.dtype() == parameters_.front()->value.dtype(), "dtype of ", parameter.name,
                    " differs from that of ", parameters_.front()->name);
-    const bool new_unit = options.within_units && !slots_.empty() && slots_.back().parameter->unit != parameter.unit;
-    if (!open || new_unit || has_own_bucket(parameter)) {
+    const bool new_group =
+        options.within_groups && !slots_.empty() && slots_.back().parameter->bucket_group != parameter.bucket_group;
+    if (!open || new_group || has_own_bucket(parameter)) {
       if (!buckets_.empty()) {
         close_bucket(end, options.shards, options.indivisible);
         end = buckets_.back().end;

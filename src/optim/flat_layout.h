@@ -37,7 +37,8 @@ struct ParameterRange {
   bool whole() const { return begin == 0 && end == parameter->value.numel(); }
 };
 
-/// What a rank's optimizer updates of one parameter. Both tensors are flat and of range.size() elements.
+/// What a rank's optimizer updates of one parameter. Both tensors are flat and of range.size() elements; one may be
+/// undefined where nobody needs it (GradBuffer knows no values, RankParts::held_values() no gradients).
 struct OwnedPart {
   ParameterRange range;
   Tensor gradient;  // final sums, float32 or float64
@@ -58,7 +59,7 @@ struct FlatLayoutOptions {
   std::int64_t bucket_size = 40'000'000;  // elements
   int shards = 1;                         // data-parallel ranks that own a part of each bucket
   Indivisible indivisible = nullptr;      // null: nothing is
-  bool within_units = false;              // a bucket holds parameters of one unit only (nn::Parameter::unit)
+  bool within_groups = false;             // of nn::Parameter::bucket_group: a bucket holds one
 };
 
 /// Parameters lie in reverse order (as backward produces them), each starting at a multiple of kernels::kNormSegment; a

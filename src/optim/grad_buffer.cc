@@ -44,7 +44,7 @@ FlatLayoutOptions layout_options(const mesh::Rank& rank, const GradBufferOptions
   layout.bucket_size = options.bucket_size.value_or(default_bucket_size(rank));
   layout.shards = sharded ? rank.mesh.dp.size() : 1;
   layout.indivisible = options.indivisible;
-  layout.within_units = options.every_micro_batch && !rank.mesh.dp.trivial();
+  layout.within_groups = options.every_micro_batch && !rank.mesh.dp.trivial();
   return layout;
 }
 

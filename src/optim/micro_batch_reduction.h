@@ -11,8 +11,8 @@ namespace megatron::optim {
 
 /// ZeRO stages 2 and 3 (arXiv 1910.02054), and any stage that is to give their bits. What lives through a step are the
 /// float32 sums of what this rank owns: first the ranks' gradients of one micro-batch are added (canonical tree), then
-/// micro-batches in their order. At most one bucket is under way while another is written. Needs a layout within units:
-/// the parameters of a bucket then complete a micro-batch before the next one writes them.
+/// micro-batches in their order. At most one bucket is under way while another is written. Needs a layout within
+/// groups: the parameters of a bucket then complete a micro-batch before the next one writes them.
 class MicroBatchReduction final : public BucketReduction {
  public:
   explicit MicroBatchReduction(const ReductionSetup& setup);

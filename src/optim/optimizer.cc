@@ -103,7 +103,8 @@ void Optimizer::set_main_weight(const nn::Parameter& parameter, const Tensor& va
 UpdateDecision Optimizer::decide(const UpdateInput& input, const ExactSum& squares) const {
   UpdateDecision decision;
   MEGATRON_CHECK(std::isfinite(input.token_sum) && input.token_sum >= 0.0, "sum of the loss mask ", input.token_sum);
-  MEGATRON_CHECK(std::isfinite(input.backward_scale) && input.backward_scale > 0.0, "backward scale ", input.backward_scale);
+  MEGATRON_CHECK(std::isfinite(input.backward_scale) && input.backward_scale > 0.0, "backward scale ",
+                 input.backward_scale);
   decision.skip = input.token_sum == 0.0;
   if (decision.skip) return decision;
   // The norm counts every NaN and Inf, so it is the finiteness check as well and costs no second pass.

@@ -31,7 +31,8 @@ struct UpdateResult {
   /// Nothing was changed, not even the number of updates: no trained token, or a non-finite gradient.
   bool skipped = false;
   std::int64_t num_zeros = -1;  // exact zeros among the gradients of all logical parameters, when asked for
-  /// A parameter with a non-finite gradient, the same text on every rank of the model group; empty if there is none.
+  /// A parameter with a non-finite gradient, the same text on every rank that the norm is summed over; empty if there
+  /// is none.
   std::string first_bad_gradient;
 };
 

@@ -14,7 +14,7 @@ namespace megatron::optim {
 class ParameterShards final : public ParameterStore {
  public:
   /// Takes the values of `layout`'s parameters away (they must not be initialised yet) and keeps this rank's shard of
-  /// each bucket instead. Units must not share buckets (FlatLayoutOptions::within_units). `overlap` false: nothing is
+  /// each bucket instead. Units must not share buckets (FlatLayoutOptions::within_groups). `overlap` false: nothing is
   /// gathered ahead.
   ParameterShards(mesh::Rank& rank, const FlatLayout& layout, bool overlap);
 

@@ -8,7 +8,8 @@
 
 namespace megatron::optim {
 
-/// Values are bitwise those that their owners computed. All functions but owned_value() are collective over dp.
+/// Values are bitwise those that their owners computed. values_changed(), finish_gathers(), complete()
+/// and acquire() are collective over dp.
 class ParameterStore : public nn::ParameterGate {
  public:
   /// The value of a range that this rank owns, flat; the same memory for good.

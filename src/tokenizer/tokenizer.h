@@ -58,7 +58,7 @@ class Tokenizer {
   /// Throws Error for an id outside the vocabulary.
   virtual std::string piece(std::int64_t id) const;
 
-  /// One-line JSON from which `tokenizer_from_identity` makes an equal tokenizer. Equal `identity_hash` ⇔ equal ids for
+  /// One-line JSON from which `tokenizer_from_identity` makes an equal tokenizer. Equal `identity_hash` ⇒ equal ids for
   /// every text; paths of files stand in the JSON too, but are no part of the hash.
   virtual std::string identity_json() const = 0;
   /// 32 hexadecimal digits of identity_json without its "files" and, where it has a "content", of the files' content.

@@ -1,4 +1,5 @@
-// The pipeline program of a run's steps. With zb-auto and no given times it starts as 1F1B, measures the passes of the
+// The pipeline program of a run's steps. With zb-auto and no given times it starts as 1F1B (in V
+// placement as 1F1B-like passes within the memory limit), measures the passes of the
 // third to the fifth step and searches with them.
 #pragma once
 

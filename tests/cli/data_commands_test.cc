@@ -40,7 +40,7 @@ TEST(InspectData, EqualsEveryReferenceCaseOfTheDefaults) {
                                     ? std::string()
                                     : str_cat(" --num-samples ", record["num_samples"].get<std::int64_t>());
     const auto result =
-        run(str_cat("inspect data --data-path ", (dir / record["prefix"].get<std::string>()).string(), " --split ",
+        run(str_cat("inspect data --data-path '", (dir / record["prefix"].get<std::string>()).string(), "' --split ",
                     record["split"].get<std::string>(), " --split-name ", record["split_name"].get<std::string>(),
                     " --seed ", record["seed"].get<int>(), " --seq-length ", record["sequence_length"].get<int>(),
                     samples, " --samples 0:1 --tokenizer-type NullTokenizer --vocab-size 2000000 --eod-id 7 --json"));

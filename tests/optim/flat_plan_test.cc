@@ -38,7 +38,7 @@ void expect_equal(mesh::Rank& rank, const spec::RunSpec& run) {
   FlatLayoutOptions options;
   options.bucket_size = *run.parallel.ddp_bucket_size;
   options.shards = shards;
-  options.within_units = spec::reduces_every_micro_batch(run);
+  options.within_groups = spec::reduces_every_micro_batch(run);
   options.indivisible = [&run](const nn::Parameter& parameter) {
     return !is_elementwise(update_rule(run.optimizer, parameter));
   };

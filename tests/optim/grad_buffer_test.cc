@@ -159,7 +159,7 @@ float expected_sum(int dp, std::int64_t micro_batches, const GradBufferOptions& 
 void expect_tree_sums(int dp, std::int64_t micro_batches, const GradBufferOptions& options) {
   const auto on_rank = [&](mesh::Rank& rank) {
     const Made made = matrices(rank.exec, 5, 70);
-    for (std::size_t p = 0; p < made.all.size(); ++p) made.all[p]->unit = static_cast<std::int64_t>(p / 2);
+    for (std::size_t p = 0; p < made.all.size(); ++p) made.all[p]->bucket_group = static_cast<std::int64_t>(p / 2);
     GradBuffer buffer(rank, made.all, options);
     EXPECT_EQ(buffer.layout().buckets().size(), 5U);
     const std::size_t own_order = options.every_micro_batch ? 0 : static_cast<std::size_t>(rank.mesh.rank);

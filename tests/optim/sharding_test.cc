@@ -28,7 +28,7 @@ struct Units {
     }
   }
   void add(std::unique_ptr<nn::Parameter> parameter, std::int64_t unit) {
-    parameter->unit = unit;
+    parameter->bucket_group = unit;
     parameter->main_grad.reset();
     units[static_cast<std::size_t>(unit)].push_back(&made.add(std::move(parameter)));
   }
@@ -102,7 +102,7 @@ TEST(Sharding, BytesSentPerStep) {
 /// Every use sees what owners wrote, whether anything overlaps or not; between uses a rank has its shard alone.
 TEST(Sharding, ValuesAreThereWhileTheyAreUsed) {
   const auto value = [](const nn::Parameter& p, std::int64_t element, int step) {
-    return made_value(element + 5000 * p.unit + 100000 * step + (p.sharding.num_dims == 1 ? 3000 : 0));
+    return made_value(element + 5000 * p.bucket_group + 100000 * step + (p.sharding.num_dims == 1 ? 3000 : 0));
   };
   for (const bool overlap : {false, true})
     for (const int stage : {1, 3})

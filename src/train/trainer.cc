@@ -186,7 +186,8 @@ void Trainer::set_up() {
   if (!spec::trains(run_.batch)) return;
   if (process_.data.train == nullptr)
     throw ConfigError(
-        "there are no training samples: give --data-path, --train-data or --mock-data, and a --split whose first share is not 0");
+        "there are no training samples: give --data-path, --train-data or --mock-data, and a --split whose first share "
+        "is not 0");
   if (has_steps) {
     schedule::check_batches(run_, position_.consumed_samples);
     if (run_.checkpoint.save.has_value()) check_room_to_save(parts_);

@@ -1,5 +1,6 @@
 #include "base/exact_sum.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -96,6 +97,19 @@ double ExactSum::value() const {
   }
   const double magnitude = std::ldexp(static_cast<double>(static_cast<std::uint64_t>(head)), exponent);
   return negative ? -magnitude : magnitude;
+}
+
+void ExactSum::write(std::int64_t* words) const {
+  ExactSum carried;  // adding carries
+  carried.add(*this);
+  std::copy(carried.words_.begin(), carried.words_.end(), words);
+}
+
+ExactSum ExactSum::read(const std::int64_t* words) {
+  ExactSum sum, carried;
+  std::copy_n(words, kWords, sum.words_.begin());
+  carried.add(sum);
+  return carried;
 }
 
 }  // namespace megatron

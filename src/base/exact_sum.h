@@ -23,6 +23,10 @@ class ExactSum {
   /// State as integers, to be summed over ranks.
   std::span<std::int64_t, kWords> words() { return words_; }
   std::span<const std::int64_t, kWords> words() const { return words_; }
+  /// Writes kWords of state for a sum over ranks: limbs are carried first, so that the sum cannot overflow them.
+  void write(std::int64_t* words) const;
+  /// What write() wrote, or a sum over ranks of it.
+  static ExactSum read(const std::int64_t* words);
 
  private:
   void normalize();

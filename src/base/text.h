@@ -12,6 +12,8 @@ namespace megatron {
 std::string_view trim(std::string_view text);
 /// The words with `separator` between them.
 std::string joined(const std::vector<std::string>& words, std::string_view separator);
+/// Takes the first line off `text` and returns it without its end, LF or CR LF; the last line need not have one.
+std::string_view take_line(std::string_view& text);
 /// Levenshtein distance: insertions, deletions and replacements of single bytes that lead from one to the other.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 

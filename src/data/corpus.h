@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "data/byte_source.h"
 
 namespace megatron::data {
@@ -75,13 +76,7 @@ class BlockReader {
 /// Calls `visit(line)` for each line of a block, without its end; the last line need not have one.
 template <typename Visit>
 void for_each_line(std::string_view text, Visit&& visit) {
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    std::string_view line = text.substr(0, end);
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
-    if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
-    visit(line);
-  }
+  while (!text.empty()) visit(take_line(text));
 }
 
 /// The strings under some keys at the top level of the JSON object that a line holds. Not for several threads at once.

@@ -49,11 +49,9 @@ ExactSum squares_of(mesh::Rank& rank, std::span<const OwnedPart> parts, Tensor O
 ExactSum sum_over(mesh::Rank& rank, const mesh::Group& group, ExactSum sum, const char* label) {
   if (!group.trivial()) {
     Tensor words = rank.exec.empty(Shape{ExactSum::kWords}, DType::int64, MemoryKind::communication);
-    ExactSum carried;  // adding carries the limbs, so that sums over ranks cannot overflow them
-    carried.add(sum);
-    if (!words.is_meta()) std::copy(carried.words().begin(), carried.words().end(), words.data<std::int64_t>());
+    if (!words.is_meta()) sum.write(words.data<std::int64_t>());
     words = group.all_reduce(words, label);
-    if (!words.is_meta()) std::copy_n(words.data<std::int64_t>(), ExactSum::kWords, sum.words().begin());
+    if (!words.is_meta()) sum = ExactSum::read(words.data<std::int64_t>());
   }
   return sum;
 }

@@ -11,19 +11,6 @@ namespace {
 
 constexpr std::int64_t kSumWords = ExactSum::kWords + 1;
 
-void put(const ExactSum& sum, std::int64_t* out) {
-  ExactSum carried;  // adding carries the limbs, so that sums over ranks cannot overflow them
-  carried.add(sum);
-  std::copy(carried.words().begin(), carried.words().end(), out);
-}
-
-ExactSum exact_sum_from(const std::int64_t* words) {
-  ExactSum sum, carried;
-  std::copy_n(words, ExactSum::kWords, sum.words().begin());
-  carried.add(sum);
-  return carried;
-}
-
 }  // namespace
 
 PostValidation::PostValidation(mesh::Rank& rank, Optimizer& optimizer) : rank_(rank), optimizer_(optimizer) {
@@ -33,12 +20,12 @@ PostValidation::PostValidation(mesh::Rank& rank, Optimizer& optimizer) : rank_(r
 }
 
 void PostValidation::write(const Sums& sums, std::int64_t* words) {
-  put(sums.squares, words);
+  sums.squares.write(words);
   words[ExactSum::kWords] = sums.unhealthy;
 }
 
 PostValidation::Sums PostValidation::read(const std::int64_t* words) {
-  return {exact_sum_from(words), words[ExactSum::kWords]};
+  return {ExactSum::read(words), words[ExactSum::kWords]};
 }
 
 PostValidation::Sums PostValidation::sum_over_stage(const Sums& own, const ExactSum& mask_sum) {
@@ -47,17 +34,17 @@ PostValidation::Sums PostValidation::sum_over_stage(const Sums& own, const Exact
   auto* out = words.data<std::int64_t>();
   write(own, out);
   // Tensor-parallel ranks have the same micro-batches.
-  if (mesh.tp.rank() == 0) put(mask_sum, out + kSumWords);
+  if (mesh.tp.rank() == 0) mask_sum.write(out + kSumWords);
   for (const mesh::Group* group : {&mesh.tp, &mesh.dp}) {
     if (group->trivial()) continue;
     words = group->all_reduce(std::move(words), "sums of a stage");
     auto* sums = words.data<std::int64_t>();
-    put(exact_sum_from(sums), sums);
-    put(exact_sum_from(sums + kSumWords), sums + kSumWords);
+    ExactSum::read(sums).write(sums);
+    ExactSum::read(sums + kSumWords).write(sums + kSumWords);
   }
   const auto* in = std::as_const(words).data<std::int64_t>();
-  input_.token_sum = exact_sum_from(in + kSumWords).value();
-  return {exact_sum_from(in), in[ExactSum::kWords]};
+  input_.token_sum = ExactSum::read(in + kSumWords).value();
+  return {ExactSum::read(in), in[ExactSum::kWords]};
 }
 
 PostValidation::Sums PostValidation::add_earlier_stages(Sums sums) {

@@ -136,12 +136,10 @@ Peak training_peak(const spec::RunSpec& run, const Program& program, int rank) {
 
 /// The programs of a run. zb-auto without times makes a second one after some steps: here the one of equal times.
 std::vector<Program> programs_of(const spec::RunSpec& run) {
-  constexpr std::int64_t kStepsOfTheFirst = 5;
   const spec::ParallelSpec& p = run.parallel;
   const std::int64_t count = micro_batches_to_follow(p, run.batch.num_micro_batches);
   std::vector<Program> programs = {training_program(p, count)};
-  const bool measures = p.schedule == spec::PipelineSchedule::zb_auto && !p.pipeline_times && p.pipeline_parallel > 1;
-  if (!measures || spec::train_iterations(run.batch).value_or(kStepsOfTheFirst + 1) <= kStepsOfTheFirst)
+  if (!measures_passes(p) || spec::train_iterations(run.batch).value_or(kLastMeasuredStep + 1) <= kLastMeasuredStep)
     return programs;
   spec::ParallelSpec timed = p;
   timed.pipeline_times = spec::PipelineTimes{};

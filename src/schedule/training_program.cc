@@ -72,6 +72,11 @@ Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_mic
   throw Error("an unknown pipeline schedule");
 }
 
+bool measures_passes(const spec::ParallelSpec& parallel) {
+  return parallel.schedule == spec::PipelineSchedule::zb_auto && !parallel.pipeline_times &&
+         parallel.pipeline_parallel > 1;
+}
+
 std::string program_problem(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches) {
   const int p = parallel.pipeline_parallel;
   if (parallel.schedule == spec::PipelineSchedule::interleaved)

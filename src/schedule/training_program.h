@@ -17,6 +17,11 @@ namespace megatron::schedule {
 Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,
                         double kept_after_input_grad = 1.0);
 
+/// True for zb-auto without given times: the run measures passes up to step kLastMeasuredStep, then gets another
+/// program.
+bool measures_passes(const spec::ParallelSpec& parallel);
+inline constexpr std::int64_t kLastMeasuredStep = 5;
+
 /// Why training_passes would refuse `num_micro_batches`; empty if it does not. Makes no program but that of a file.
 std::string program_problem(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches);
 

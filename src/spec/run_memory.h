@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/exact_sum.h"
 #include "spec/block_shape.h"
 #include "spec/flat_plan.h"
 #include "spec/pass_memory.h"
@@ -28,7 +29,7 @@ struct RankMemory {
 };
 
 /// 64-bit integers that all ranks add up: of an exact sum, and of the summary of a step (loss, tokens, flags, times).
-inline constexpr std::int64_t kExactSumWords = 71;
+inline constexpr std::int64_t kExactSumWords = ExactSum::kWords;
 inline constexpr std::int64_t kStepSummaryWords = 2 * kExactSumWords + 10;
 
 /// Parameters, main parameters, gradients and optimizer state of the rank at (`pipeline_rank`, `data_rank`), with what

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "base/check.h"
+#include "tokenizer/byte_bpe.h"
 
 namespace megatron::tokenizer {
 namespace {
@@ -19,15 +19,6 @@ struct PairHash {
     return static_cast<std::size_t>(both * 0x9E3779B97F4A7C15ULL >> 17);
   }
 };
-
-std::string utf8_of(unsigned code_point) {  // below U+0800
-  if (code_point < 0x80) return std::string(1, static_cast<char>(code_point));
-  return {static_cast<char>(0xC0 | code_point >> 6), static_cast<char>(0x80 | (code_point & 0x3F))};
-}
-
-bool is_printable(int byte) {
-  return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
-}
 
 /// Ids by text, in the order in which tokens were added.
 class Vocabulary {
@@ -94,12 +85,12 @@ class Trainer {
       if (vocabulary_.has(special)) throw ConfigError(str_cat("the special token '", special, "' is named twice"));
       vocabulary_.id_of(special);
     }
-    std::vector<int> bytes(256);
-    std::iota(bytes.begin(), bytes.end(), 0);
-    // Printable characters come before those from U+0100 on.
-    std::stable_partition(bytes.begin(), bytes.end(), is_printable);
-    for (const int byte : bytes)
-      byte_ids_[static_cast<std::size_t>(byte)] = vocabulary_.id_of(byte_characters()[static_cast<std::size_t>(byte)]);
+    // In the order of their characters: those of Latin-1 come before those from U+0100 on.
+    std::array<std::pair<std::string, std::size_t>, 256> bytes;
+    for (std::size_t byte = 0; byte < 256; ++byte)
+      bytes[byte] = {bytes_to_visible(std::string(1, static_cast<char>(byte))), byte};
+    std::sort(bytes.begin(), bytes.end());
+    for (const auto& [character, byte] : bytes) byte_ids_[byte] = vocabulary_.id_of(character);
     if (vocabulary_.size() > options_.vocab_size)
       throw ConfigError(str_cat("a vocabulary of ", options_.vocab_size, " cannot hold the 256 bytes and ",
                                 options_.special_tokens.size(), " special tokens; nearest: ", vocabulary_.size()));
@@ -189,14 +180,6 @@ class Trainer {
   std::vector<Pair> merges_;
 };
 
-std::vector<std::string> make_byte_characters() {
-  std::vector<std::string> characters;
-  unsigned next = 0x100;
-  for (int byte = 0; byte < 256; ++byte)
-    characters.push_back(utf8_of(is_printable(byte) ? static_cast<unsigned>(byte) : next++));
-  return characters;
-}
-
 }  // namespace
 
 void WordCounts::add(std::string_view word, std::int64_t count) {
@@ -210,11 +193,6 @@ void WordCounts::add(std::string_view word, std::int64_t count) {
 
 void WordCounts::add(const WordCounts& other) {
   for (const auto& [word, count] : other.counts_) add(word, count);
-}
-
-const std::vector<std::string>& byte_characters() {
-  static const std::vector<std::string> kCharacters = make_byte_characters();
-  return kCharacters;
 }
 
 TrainedBpe train_bpe(const WordCounts& words, const BpeTrainerOptions& options) {

@@ -36,13 +36,10 @@ struct BpeTrainerOptions {
 
 struct TrainedBpe {
   /// Text of each id as vocab.json holds it: special tokens, then the bytes and what merges made of them, a byte
-  /// written as its character of GPT-2's alphabet (byte_characters()).
+  /// written as its character of GPT-2's alphabet (bytes_to_visible()).
   std::vector<std::string> tokens;
   std::vector<std::pair<std::int32_t, std::int32_t>> merges;  // ids, most frequent first
 };
-
-/// The character, as UTF-8, that GPT-2 writes each byte as: itself where Latin-1 can print it, else one from U+0100 on.
-const std::vector<std::string>& byte_characters();
 
 /// Merges the most frequent pair of neighbours again and again, of equally frequent ones the one with the lowest ids,
 /// until the vocabulary is full or no pair occurs min_frequency times. Two merges may make the same token: it keeps one

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "tokenizer/byte_bpe_tokenizer.h"
 #include "tokenizer/identity.h"
 
@@ -56,10 +57,7 @@ std::vector<BpeMerge> read_merges(const std::string& path, std::string_view text
   };
   while (!text.empty()) {
     ++line_number;
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::string_view line = take_line(text);
     if (line.empty() || (line_number == 1 && line.starts_with("#version"))) continue;
     const std::size_t blank = line.find(' ');
     if (blank == std::string_view::npos || blank == 0 || blank + 1 == line.size() ||

@@ -82,37 +82,26 @@ std::size_t fill_pieces(Searcher& searcher, std::string_view text, SplitBehavior
   return count;
 }
 
-class RegexSplitter final : public Splitter {
+/// Splits at what a Searcher of `Pattern` finds.
+template <typename Pattern, typename Searcher>
+class SearchSplitter final : public Splitter {
  public:
-  RegexSplitter(std::string_view regex, SplitBehavior behavior, bool invert)
-      : regex_(regex), behavior_(behavior), invert_(invert) {}
+  SearchSplitter(std::string_view pattern, SplitBehavior behavior, bool invert)
+      : pattern_(pattern), behavior_(behavior), invert_(invert) {}
 
   std::size_t next(std::string_view text, std::size_t& at, std::span<Piece> pieces) const override {
-    Regex::Searcher searcher(regex_);
+    Searcher searcher(pattern_);
     return fill_pieces(searcher, text, behavior_, invert_, at, pieces);
   }
 
  private:
-  Regex regex_;
+  Pattern pattern_;
   SplitBehavior behavior_;
   bool invert_;
 };
 
-class LiteralSplitter final : public Splitter {
- public:
-  LiteralSplitter(std::string_view literal, SplitBehavior behavior, bool invert)
-      : literal_(literal), behavior_(behavior), invert_(invert) {}
-
-  std::size_t next(std::string_view text, std::size_t& at, std::span<Piece> pieces) const override {
-    LiteralSearcher searcher(literal_);
-    return fill_pieces(searcher, text, behavior_, invert_, at, pieces);
-  }
-
- private:
-  std::string literal_;
-  SplitBehavior behavior_;
-  bool invert_;
-};
+using RegexSplitter = SearchSplitter<Regex, Regex::Searcher>;
+using LiteralSplitter = SearchSplitter<std::string, LiteralSearcher>;
 
 class WholeSplitter final : public Splitter {
  public:

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "tokenizer/byte_bpe_tokenizer.h"
 #include "tokenizer/identity.h"
 
@@ -45,10 +46,7 @@ std::vector<std::string> read_ranks(const std::string& path, std::string_view te
   const auto most = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1;
   while (!text.empty()) {
     ++line_number;
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::string_view line = take_line(text);
     if (line.empty()) continue;
     const std::size_t blank = line.find(' ');
     const auto bytes = from_base64(line.substr(0, blank));

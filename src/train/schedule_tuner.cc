@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include "base/check.h"
@@ -16,7 +15,7 @@
 namespace megatron::train {
 namespace {
 
-constexpr std::int64_t kFirstMeasured = 3, kLastMeasured = 5;
+constexpr std::int64_t kFirstMeasured = 3;
 
 /// In the order of the figures that the ranks share.
 constexpr std::array<schedule::Op, 3> kPasses = {schedule::Op::forward, schedule::Op::backward_input,
@@ -27,21 +26,7 @@ std::string milliseconds(double seconds) { return str_cat(1e3 * seconds, " ms");
 }  // namespace
 
 ScheduleTuner::ScheduleTuner(RankParts& parts)
-    : parts_(parts),
-      parallel_(parts.run().parallel),
-      measures_(parallel_.schedule == spec::PipelineSchedule::zb_auto && !parallel_.pipeline_times &&
-                parallel_.pipeline_parallel > 1) {}
-
-void ScheduleTuner::check_output() const {
-  const std::string& path = parallel_.schedule_out;
-  if (path.empty() || !parts_.is_main()) return;
-  std::error_code ignored;
-  const bool existed = std::filesystem::exists(path, ignored);
-  // To append changes nothing, and refuses what writing would.
-  if (!std::ofstream(path, std::ios::binary | std::ios::app))
-    throw IoError(str_cat("--pipeline-schedule-out ", path, ": cannot be written"));
-  if (!existed) std::filesystem::remove(path, ignored);
-}
+    : parts_(parts), parallel_(parts.run().parallel), measures_(schedule::measures_passes(parallel_)) {}
 
 std::vector<schedule::Instruction> ScheduleTuner::program(std::int64_t num_micro_batches) {
   const bool measured = !measures_ && steps_ > 0 && parallel_.schedule == spec::PipelineSchedule::zb_auto;
@@ -61,7 +46,7 @@ bool ScheduleTuner::observe(const pipeline::StepTimes& times) {
     if (schedule::is_compute(done.op)) passes_seconds_[{done.stage, done.op}].push_back(seconds);
     if (schedule::is_receive(done.op)) receive_seconds_.push_back(seconds);
   }
-  if (steps_ < kLastMeasured) return false;
+  if (steps_ < schedule::kLastMeasuredStep) return false;
   share_times();
   measures_ = false;
   return true;

@@ -21,9 +21,6 @@ class ScheduleTuner {
   /// `parts` outlive it.
   explicit ScheduleTuner(RankParts& parts);
 
-  /// Throws IoError where --pipeline-schedule-out cannot be written: before the first step.
-  void check_output() const;
-
   /// This rank's instructions for a step of so many micro-batches. Once times were measured, rank 0 makes the program
   /// and all others take it. Collective over the world. Writes --pipeline-schedule-out.
   std::vector<schedule::Instruction> program(std::int64_t num_micro_batches);

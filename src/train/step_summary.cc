@@ -13,17 +13,11 @@ namespace {
 
 constexpr int kScalars = 10;
 constexpr int kWords = 2 * ExactSum::kWords + kScalars;
-static_assert(ExactSum::kWords == spec::kExactSumWords && kWords == spec::kStepSummaryWords, "see spec/run_memory.h");
+static_assert(kWords == spec::kStepSummaryWords, "see spec/run_memory.h");
 constexpr std::int64_t kTextWords = 60;
 
 std::int64_t nanoseconds(double seconds) { return std::llround(seconds * 1e9); }
 double seconds(std::int64_t ns) { return 1e-9 * static_cast<double>(ns); }
-
-ExactSum exact_sum_from(const std::int64_t* words) {
-  ExactSum sum;
-  std::copy(words, words + ExactSum::kWords, sum.words().begin());
-  return sum;
-}
 
 }  // namespace
 
@@ -82,8 +76,8 @@ StepSummary PendingSummary::wait() {
   const Tensor summed = words_.wait();
   const auto* in = summed.data<std::int64_t>();
   StepSummary total;
-  total.loss_sum = exact_sum_from(in);
-  total.mask_sum = exact_sum_from(in + ExactSum::kWords);
+  total.loss_sum = ExactSum::read(in);
+  total.mask_sum = ExactSum::read(in + ExactSum::kWords);
   in += 2 * ExactSum::kWords;
   total.trained_tokens = in[0];
   total.bad_ranks = in[1];

@@ -191,7 +191,6 @@ void Trainer::set_up() {
   if (has_steps) {
     schedule::check_batches(run_, position_.consumed_samples);
     if (run_.checkpoint.save.has_value()) check_room_to_save(parts_);
-    tuner_.check_output();
     order_ = data::make_order(run_.data, *process_.data.train, run_.batch.micro_batch_size, parts_.mesh().dp.size(),
                               position_.consumed_samples);
     feeder_ = std::make_unique<BatchFeeder>([this](const StepSamples& step) {

@@ -37,5 +37,12 @@ TEST(Median, IsTheMiddle) {
   EXPECT_EQ(median({4.0, 1.0, 3.0, 100.0}), 3.5);
 }
 
+TEST(TakeLine, LeavesTheRest) {
+  std::string_view text = "a\r\n\nb\rc\r\nlast";
+  std::vector<std::string> lines;
+  while (!text.empty()) lines.emplace_back(take_line(text));
+  EXPECT_EQ(lines, (std::vector<std::string>{"a", "", "b\rc", "last"}));
+}
+
 }  // namespace
 }  // namespace megatron

@@ -8,6 +8,7 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/run_parsing.h"
+#include "cli/vocabulary.h"
 #include "config/derive.h"
 #include "config/parse.h"
 #include "spec/batch_schedule.h"
@@ -40,21 +41,10 @@ class PeakMemory {
   metrics::MemoryByKind by_kind_;
 };
 
-/// The vocabulary is the tokenizer's, unless a larger one was asked for.
-void take_vocabulary(config::ParsedRun& parsed, const tokenizer::Tokenizer* tokenizer) {
-  spec::RunSpec& run = parsed.spec;
-  if (tokenizer == nullptr) return;
-  const bool given = std::find(parsed.given.begin(), parsed.given.end(), "--vocab-size") != parsed.given.end();
-  if (given && run.model.vocab_size < tokenizer->vocab_size())
-    throw ConfigError(str_cat("--vocab-size ", run.model.vocab_size, ": the tokenizer ", tokenizer->type(), " has ",
-                              tokenizer->vocab_size(), " ids; leave the option out or give at least that number"));
-  if (!given) config::set_vocabulary(run.model, tokenizer->vocab_size(), run.parallel.tensor_parallel);
-}
-
 train::Process make_process(config::ParsedRun& parsed, metrics::Console& console, bool print) {
   train::Process process;
   process.tokenizer = train::create_tokenizer(parsed.spec);
-  take_vocabulary(parsed, process.tokenizer.get());
+  if (process.tokenizer != nullptr) take_vocabulary(parsed, *process.tokenizer);
   process.run = parsed.spec;
   process.measure_peak = true;
   if (print) console.line("opening the data");

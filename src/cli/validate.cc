@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/vocabulary.h"
 #include "config/summary.h"
 #include "schedule/batch_check.h"
 
@@ -11,9 +12,10 @@ std::vector<config::CommandOption> json_option() { return {{"--json", false, "Pr
 
 int run_validate(Arguments args) {
   config::ParsedRun run = config::parse_run(args, {config::ParseMode::validate, json_option(), {}});
-  if (run.accepted() && run.spec.batch.num_micro_batches > 0) {
+  if (run.accepted()) {
     try {
-      schedule::check_batches(run.spec);
+      read_vocabulary(run);
+      if (run.spec.batch.num_micro_batches > 0) schedule::check_batches(run.spec);
     } catch (const ConfigError& error) {
       run.errors.push_back(error.what());
     }

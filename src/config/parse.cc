@@ -193,7 +193,7 @@ class Parser {
     if (derived.automatic_split) context.notice(str_cat("layers do not divide over the stages: split ", split_text()));
     if (derived.sequence_parallel_turned_off)
       context.notice("--sequence-parallel is off: the tensor parallel size is 1");
-    if (derived.default_vocabulary && options_.mode != ParseMode::layout)
+    if (derived.default_vocabulary && options_.mode != ParseMode::layout && draft_.run.data.tokenizer_type.empty())
       context.notice(str_cat("no vocabulary: counted with ", kDefaultVocabulary, " (--vocab-size sets it)"));
     if (!draft_.switches.no_weight_decay_cond_type.empty())
       context.notice("--no-weight-decay-cond-type: use --apply-wd-to-qk-layernorm");

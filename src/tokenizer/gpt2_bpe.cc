@@ -116,7 +116,11 @@ std::unique_ptr<Tokenizer> make_gpt2_bpe(const TokenizerOptions& options) {
                                 bytes_to_visible({&byte, 1}), "'; cut short or damaged?"));
   }
   const std::array<std::string_view, 2> content = {vocabulary, merges};
-  parts.identity = identity_of_files(parts.type, options, content_digest(content));
+  TokenizerOptions read;
+  read.vocab_file = options.vocab_file;
+  read.merge_file = options.merge_file;
+  read.special_tokens = options.special_tokens;
+  parts.identity = identity_of_files(parts.type, read, content_digest(content));
   return std::make_unique<ByteBpeTokenizer>(std::move(parts));
 }
 

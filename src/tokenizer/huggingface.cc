@@ -71,7 +71,9 @@ class HuggingFace final : public Tokenizer {
     ends_ = read_post_processor(json["post_processor"], vocab_size_);
     read_names(files);
     const std::array<std::string_view, 3> parts = {files.tokenizer, files.config, files.special_map};
-    identity_ = identity_of_files(type(), options, content_digest(parts));
+    TokenizerOptions read;
+    read.tokenizer_model = options.tokenizer_model;
+    identity_ = identity_of_files(type(), read, content_digest(parts));
   }
 
   std::string_view type() const override { return "HuggingFaceTokenizer"; }

@@ -15,8 +15,9 @@ std::string read_tokenizer_file(std::string_view option, const std::string& path
 /// 32 hexadecimal digits (XXH3, 128 bits) of the parts and where they end.
 std::string content_digest(std::span<const std::string_view> parts);
 
-/// identity_json of a tokenizer of this type made from files with these options: {"type", "files", options that were
-/// given, "content"}. Files are kept as absolute paths.
+/// identity_json of a tokenizer of this type made from files: {"type", "files", options, "content"}. `options` holds
+/// only what this type reads, so that an option meant for another type changes no identity. Files are kept as absolute
+/// paths.
 std::string identity_of_files(std::string_view type, const TokenizerOptions& options, std::string_view content);
 
 /// The options that an identity holds. Throws ConfigError if a value has the wrong kind.

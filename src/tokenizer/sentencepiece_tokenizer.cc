@@ -65,7 +65,13 @@ class SentencePiece final : public Tokenizer {
     add_markers(options);
     keep_spaces_ = options.sentencepiece_keep_extra_whitespaces && encode_part("x  y") == encode_part("x y");
     const std::array<std::string_view, 1> parts = {bytes};
-    identity_ = identity_of_files(type, options, content_digest(parts));
+    TokenizerOptions read;
+    read.tokenizer_model = options.tokenizer_model;
+    read.special_tokens = options.special_tokens;
+    read.vocab_extra_ids = options.vocab_extra_ids;
+    read.sentencepiece_legacy = !read.special_tokens.empty() || read.vocab_extra_ids > 0;  // says nothing without them
+    read.sentencepiece_keep_extra_whitespaces = keep_spaces_;
+    identity_ = identity_of_files(type, read, content_digest(parts));
   }
 
   std::string_view type() const override { return type_; }

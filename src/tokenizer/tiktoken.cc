@@ -187,15 +187,15 @@ std::unique_ptr<Tokenizer> make_tiktoken(const TokenizerOptions& options) {
     add_markers_behind(options, parts);
   const std::array<std::string_view, 1> content = {text};
   // Equal ids, equal identity: the pattern by its text, and of the numbers those that count.
-  TokenizerOptions kept = options;
-  kept.tiktoken_pattern = parts.pattern;
-  kept.vocab_size.reset();
-  kept.tiktoken_num_special_tokens.reset();
+  TokenizerOptions read;
+  read.tokenizer_model = options.tokenizer_model;
+  read.special_tokens = options.special_tokens;
+  read.tiktoken_pattern = parts.pattern;
   if (json) {
-    kept.vocab_size = static_cast<std::int64_t>(parts.bpe.vocabulary.size());
-    kept.tiktoken_num_special_tokens = special;
+    read.vocab_size = static_cast<std::int64_t>(parts.bpe.vocabulary.size());
+    read.tiktoken_num_special_tokens = special;
   }
-  parts.identity = identity_of_files(parts.type, kept, content_digest(content));
+  parts.identity = identity_of_files(parts.type, read, content_digest(content));
   return std::make_unique<ByteBpeTokenizer>(std::move(parts));
 }
 

@@ -151,6 +151,28 @@ TEST(DataCommands, RawTextTrainsAsPreparedTokens) {
   EXPECT_TRUE(contains(refused.output, "--data-cache-path")) << refused.output;
 }
 
+// Training and `preprocess` fill the options of a tokenizer from different tables: both must name the same tokenizer.
+TEST(DataCommands, ATokenizerOfFilesIsTheSameInEveryCommand) {
+  const TemporaryFolder folder;
+  write_corpus(folder);
+  const auto learned = run(str_cat("train-tokenizer --input ", folder / "corpus.jsonl", " --vocab-size 270 --output ",
+                                   folder / "bpe", " --special-tokens '<|endoftext|>'"));
+  ASSERT_EQ(learned.status, 0) << learned.output;
+  const std::string gpt2 = str_cat("--tokenizer-type GPT2BPETokenizer --vocab-file ", folder / "bpe/vocab.json",
+                                   " --merge-file ", folder / "bpe/merges.txt");
+  const std::string hf = str_cat("--tokenizer-type HuggingFaceTokenizer --tokenizer-model ", folder / "bpe");
+  for (const std::string& tokenizer : {gpt2, hf}) {
+    const auto prepared = run(str_cat("preprocess --input ", folder / "corpus.jsonl", " --output-prefix ",
+                                      folder / "bpe_corpus", " --append-eod ", tokenizer));
+    ASSERT_EQ(prepared.status, 0) << prepared.output;
+    const auto trained = run(train(folder, str_cat(tokenizer, " --data-path ", folder / "bpe_corpus_text_document")));
+    ASSERT_EQ(trained.status, 0) << trained.output;
+    EXPECT_TRUE(contains(trained.output, "vocabulary 270 (padded to 384)")) << trained.output;
+    EXPECT_FALSE(contains(trained.output, "no vocabulary")) << trained.output;
+    EXPECT_EQ(losses(folder).size(), 4U);
+  }
+}
+
 TEST(DataCommands, AnotherTokenizerIsRefused) {
   const TemporaryFolder folder;
   write_corpus(folder);

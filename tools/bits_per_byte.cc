@@ -1,8 +1,8 @@
-// Prints the validation loss of a byte-level run in bits per byte beside that of an order-3 byte model on the same
-// text:
-//   bits_per_byte --text FILE --log LOG.jsonl --held-out 0.05
-// The text is one document per line, as `megatron preprocess` reads it; the end-of-document token stands for the
-// newline, so every byte of the text is one token. Exit status 1 if the trained model is worse than the order-3 model.
+// Prints the validation loss of a run in bits per byte beside that of an order-3 byte model on the same text:
+//   bits_per_byte --text FILE --data PREFIX --log LOG.jsonl --held-out 0.05
+// The text is one document per line, as `megatron preprocess` reads it, and PREFIX.bin/.idx are what it made of it with
+// --append-eod; the end-of-document token stands for the newline, so the tokens of the held-out documents stand for
+// exactly the bytes of the held-out lines. Exit status 1 if the trained model is worse than the order-3 model.
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -14,19 +14,31 @@
 
 #include "base/check.h"
 #include "base/mapped_file.h"
+#include "data/indexed_dataset.h"
 #include "data/witten_bell.h"
 
 namespace {
 
-// Offset of the first held-out line: the split cuts the list of lines, not the bytes.
-std::size_t held_out_offset(std::span<const std::byte> text, double held_out) {
-  std::int64_t lines = 0;
-  for (const std::byte b : text) lines += b == std::byte{'\n'} ? 1 : 0;
-  const auto keep = static_cast<std::int64_t>(std::nearbyint((1.0 - held_out) * static_cast<double>(lines)));
+// Offset of line `keep`: the split cuts the list of lines, not the bytes.
+std::size_t offset_of_line(std::span<const std::byte> text, std::int64_t keep) {
   std::int64_t seen = 0;
   for (std::size_t i = 0; i < text.size(); ++i)
     if (text[i] == std::byte{'\n'} && ++seen == keep) return i + 1;
   return text.size();
+}
+
+struct HeldOut {
+  std::int64_t first_document = 0;
+  std::int64_t tokens = 0;
+};
+
+// The last documents of the data set, cut as --split cuts it.
+HeldOut held_out_documents(const megatron::data::IndexedDataset& data, double share) {
+  const auto documents = static_cast<double>(data.num_documents());
+  HeldOut held{static_cast<std::int64_t>(std::nearbyint((1.0 - share) * documents)), 0};
+  for (std::int64_t i = data.document_start(held.first_document); i < data.num_sequences(); ++i)
+    held.tokens += data.length(i);
+  return held;
 }
 
 double last_validation_loss(const std::string& path) {
@@ -42,23 +54,27 @@ double last_validation_loss(const std::string& path) {
 }
 
 int run(int argc, char** argv) {
-  std::string text_path, log_path;
+  std::string text_path, data_prefix, log_path;
   double held_out = 0.05;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i];
     if (name == "--text")
       text_path = argv[i + 1];
+    else if (name == "--data")
+      data_prefix = argv[i + 1];
     else if (name == "--log")
       log_path = argv[i + 1];
     else if (name == "--held-out")
       held_out = std::stod(argv[i + 1]);
     else
-      throw megatron::ConfigError("unknown option " + name + "; known: --text --log --held-out");
+      throw megatron::ConfigError("unknown option " + name + "; known: --text --data --log --held-out");
   }
   const megatron::MappedFile text(text_path);
-  const std::size_t cut = held_out_offset(text.bytes(), held_out);
+  const HeldOut held = held_out_documents(megatron::data::IndexedDataset(data_prefix), held_out);
+  const std::size_t cut = offset_of_line(text.bytes(), held.first_document);
   const double markov = megatron::data::witten_bell_bits_per_byte(text.bytes().first(cut), text.bytes().subspan(cut));
-  const double bits = last_validation_loss(log_path) / std::log(2.0);
+  const double tokens_per_byte = static_cast<double>(held.tokens) / static_cast<double>(text.bytes().size() - cut);
+  const double bits = last_validation_loss(log_path) * tokens_per_byte / std::log(2.0);
   std::printf("validation: %.3f bits per byte (order-3: %.3f)\n", bits, markov);
   return bits > markov ? 1 : 0;
 }

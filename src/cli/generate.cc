@@ -57,7 +57,7 @@ std::string read_prompt(const config::ParsedRun& parsed) {
 
 Request make_request(const config::ParsedRun& parsed) {
   Request request;
-  refuse_described_options(parsed, {"--load", "--ckpt-step"},
+  refuse_described_options(parsed, {"--load", "--ckpt-step", "--tokenizer-model", "--vocab-file", "--merge-file"},
                            "model, tokenizer and training come from the checkpoint of --load");
   if (!parsed.spec.checkpoint.load.has_value()) throw ConfigError("--load is missing: the folder of a checkpoint");
   request.directory = *parsed.spec.checkpoint.load;
@@ -85,6 +85,19 @@ spec::RunSpec make_run(const config::ParsedRun& parsed, const train::StoredRun& 
                               ": generation runs one replica, tensor × pipeline = ",
                               run.parallel.tensor_parallel * run.parallel.pipeline_parallel, " ranks"));
   return run;
+}
+
+/// The tokenizer that the model was trained with, from where its files are now.
+std::unique_ptr<tokenizer::Tokenizer> make_tokenizer(const spec::DataSpec& data, const std::string& identity) {
+  tokenizer::TokenizerOptions moved;
+  moved.vocab_file = data.vocab_file;
+  moved.merge_file = data.merge_file;
+  moved.tokenizer_model = data.tokenizer_model;
+  try {
+    return tokenizer::tokenizer_from_identity(identity, moved);
+  } catch (const IoError& error) {
+    throw IoError(str_cat(error.what(), "; the option says where the tokenizer's file is now"));
+  }
 }
 
 /// Prints the bytes of new tokens as they come.
@@ -118,7 +131,7 @@ int generate(const config::ParsedRun& parsed) {
     std::fputs("notice: --sequence-parallel has no effect: tokens are made one by one\n", stderr);
   const train::StoredRun stored = train::read_stored_run(request.directory, parsed.spec.checkpoint.ckpt_step);
   if (stored.tokenizer_json == "{}") throw ConfigError(request.directory + ": was trained without a tokenizer");
-  const auto tokenizer = tokenizer::tokenizer_from_identity(stored.tokenizer_json);
+  const auto tokenizer = make_tokenizer(parsed.spec.data, stored.tokenizer_json);
   const spec::RunSpec run = make_run(parsed, stored);
   request.options.eod = tokenizer->eod();
   const std::vector<std::int64_t> prompt = tokenizer->encode(request.prompt);

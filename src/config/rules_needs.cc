@@ -38,14 +38,19 @@ bool has_warmup(const RuleContext& c) {
 bool records(const RuleContext& c) { return c.run().log.profile || c.run().log.trace.has_value(); }
 bool has_qk_norm(const RuleContext& c) { return c.run().model.qk_layernorm; }
 bool has_null_tokenizer(const RuleContext& c) { return c.run().data.tokenizer_type == "NullTokenizer"; }
-bool has_gpt2_tokenizer(const RuleContext& c) { return c.run().data.tokenizer_type == "GPT2BPETokenizer"; }
+/// The tokenizer of a checkpoint, whose files may have moved, is not known from the options.
+bool of_checkpoint(const RuleContext& c) { return c.mode() == ParseMode::layout; }
+bool has_gpt2_tokenizer(const RuleContext& c) {
+  return of_checkpoint(c) || c.run().data.tokenizer_type == "GPT2BPETokenizer";
+}
 bool has_tiktoken(const RuleContext& c) { return c.run().data.tokenizer_type == "TikTokenizer"; }
 bool has_sentencepiece(const RuleContext& c) {
   const std::string& type = c.run().data.tokenizer_type;
   return type == "SentencePieceTokenizer" || type == "GPTSentencePieceTokenizer" || type == "Llama2Tokenizer";
 }
 bool has_tokenizer_model(const RuleContext& c) {
-  return has_tiktoken(c) || has_sentencepiece(c) || c.run().data.tokenizer_type == "HuggingFaceTokenizer";
+  return of_checkpoint(c) || has_tiktoken(c) || has_sentencepiece(c) ||
+         c.run().data.tokenizer_type == "HuggingFaceTokenizer";
 }
 bool has_changing_weight_decay(const RuleContext& c) {
   return c.run().optimizer.weight_decay_incr_style != spec::WeightDecayStyle::constant;

@@ -107,11 +107,14 @@ std::unique_ptr<Tokenizer> create_tokenizer(const std::string& type, const Token
   refuse_type(type);
 }
 
-std::unique_ptr<Tokenizer> tokenizer_from_identity(std::string_view identity) {
+std::unique_ptr<Tokenizer> tokenizer_from_identity(std::string_view identity, const TokenizerOptions& moved) {
   const nlohmann::json json = nlohmann::json::parse(identity, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object() || !json.contains("type") || !json["type"].is_string())
     throw ConfigError(str_cat("not the identity of a tokenizer: ", identity.substr(0, 80)));
-  const TokenizerOptions options = options_of_identity(identity);
+  TokenizerOptions options = options_of_identity(identity);
+  for (const auto file :
+       {&TokenizerOptions::vocab_file, &TokenizerOptions::merge_file, &TokenizerOptions::tokenizer_model})
+    if (!(moved.*file).empty()) options.*file = moved.*file;
   auto made = create_tokenizer(json["type"].get<std::string>(), options);
   if (json.contains("content") && made->identity_hash() != hash_of_identity(json))
     throw ConfigError(str_cat("the tokenizer ", made->type(), " at ", json.value("files", nlohmann::json()).dump(),

@@ -114,8 +114,9 @@ std::span<const std::string_view> tokenizer_types();
 /// that say something this version does not know (named with its place); IoError for files that cannot be read.
 std::unique_ptr<Tokenizer> create_tokenizer(const std::string& type, const TokenizerOptions& options = {});
 
-/// The tokenizer that wrote `identity`, from the files it names. Throws ConfigError when the text is not such an
-/// identity or the files hold something else now; IoError naming the file that is missing.
-std::unique_ptr<Tokenizer> tokenizer_from_identity(std::string_view identity);
+/// The tokenizer that wrote `identity`, from the files it names, or from those of `moved` that are given. Throws
+/// ConfigError when the text is not such an identity or the files hold something else now; IoError naming the option
+/// and the file that is missing.
+std::unique_ptr<Tokenizer> tokenizer_from_identity(std::string_view identity, const TokenizerOptions& moved = {});
 
 }  // namespace megatron::tokenizer

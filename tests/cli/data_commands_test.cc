@@ -171,6 +171,17 @@ TEST(DataCommands, ATokenizerOfFilesIsTheSameInEveryCommand) {
     EXPECT_FALSE(contains(trained.output, "no vocabulary")) << trained.output;
     EXPECT_EQ(losses(folder).size(), 4U);
   }
+  const auto saved = run(train(folder, str_cat(hf, " --data-path ", folder / "bpe_corpus_text_document",
+                                               " --save-interval 4 --save ", folder / "ck")));
+  ASSERT_EQ(saved.status, 0) << saved.output;
+  std::filesystem::rename(folder / "bpe", folder / "moved");
+  const std::string generate = str_cat("generate --load ", folder / "ck", " --prompt the --num-tokens 3 2>&1");
+  const auto missing = run(generate);
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_TRUE(contains(missing.output, "the option says where the tokenizer's file is now")) << missing.output;
+  const auto found = run(str_cat(generate, " --tokenizer-model ", folder / "moved"));
+  EXPECT_EQ(found.status, 0) << found.output;
+  EXPECT_EQ(found.output.rfind("the", 0), 0U) << found.output;
 }
 
 TEST(DataCommands, AnotherTokenizerIsRefused) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "nn/parameter.h"
-#include "spec/flat_plan.h"
+#include "spec/flat_cut.h"
 
 namespace megatron::optim {
 
@@ -22,12 +22,8 @@ struct FlatSlot {
   std::size_t bucket = 0;
 };
 
-struct FlatBucket {
-  std::int64_t begin = 0, end = 0;        // elements of the buffer, gaps between parameters included
-  std::vector<std::size_t> slots;         // that lie in it, in buffer order
-  std::vector<std::int64_t> shard_sizes;  // elements that each shard owns; they add up to end − begin
-  std::int64_t shard_begin(int shard) const;
-};
+/// `items` are indices of FlatLayout::parameters() and slots().
+using FlatBucket = spec::FlatCut::Bucket;
 
 /// A part of one parameter's local tensor, seen flat: elements [begin, end).
 struct ParameterRange {
@@ -62,21 +58,17 @@ struct FlatLayoutOptions {
   bool within_groups = false;             // of nn::Parameter::bucket_group: a bucket holds one
 };
 
-/// Parameters lie in reverse order (as backward produces them), each starting at a multiple of kernels::kNormSegment; a
-/// bucket closes when it has `bucket_size` elements. Both uses of a tied embedding table have buckets of their own.
+/// Both uses of a tied embedding table have buckets of their own; otherwise as spec::cut_flat.
 class FlatLayout {
  public:
-  /// Of the trainable ones among `parameters` (all alike in dtype, which is checked). A bucket is padded
-  /// to a multiple of 64 elements per shard and cut into equal parts, except that no cut divides a segment whose
-  /// squares the norm adds in one go (see segment_begin): such a cut moves down to the segment's begin, or to the
-  /// parameter's where that is `indivisible`.
+  /// Of the trainable ones among `parameters` (all alike in dtype, which is checked).
   FlatLayout(std::span<nn::Parameter* const> parameters, const FlatLayoutOptions& options);
 
   /// In forward order.
   const std::vector<nn::Parameter*>& parameters() const { return parameters_; }
-  const std::vector<FlatSlot>& slots() const { return slots_; }  // in buffer order
-  const std::vector<FlatBucket>& buckets() const { return buckets_; }
-  std::int64_t num_elements() const { return buckets_.empty() ? 0 : buckets_.back().end; }
+  const std::vector<FlatSlot>& slots() const { return slots_; }  // of each of parameters()
+  const std::vector<FlatBucket>& buckets() const { return cut_.buckets; }
+  std::int64_t num_elements() const { return cut_.num_elements(); }
   bool holds(const nn::Parameter& parameter) const { return index_.count(&parameter) > 0; }
   const FlatSlot& slot_of(const nn::Parameter& parameter) const;
   /// The bucket with the values of the parameters of `bucket`: itself, or the table's for a head's use of a table that
@@ -87,14 +79,12 @@ class FlatLayout {
 
  private:
   void find_values_buckets();
-  void close_bucket(std::int64_t end, int shards, const Indivisible& indivisible);
-  std::int64_t cut_at(const FlatBucket& bucket, std::int64_t place, const Indivisible& indivisible) const;
 
   std::vector<nn::Parameter*> parameters_;
   std::vector<FlatSlot> slots_;
-  std::vector<FlatBucket> buckets_;
+  spec::FlatCut cut_;
   std::vector<std::size_t> values_buckets_;                      // of each bucket
-  std::unordered_map<const nn::Parameter*, std::size_t> index_;  // into slots_
+  std::unordered_map<const nn::Parameter*, std::size_t> index_;  // into parameters_
 };
 
 }  // namespace megatron::optim

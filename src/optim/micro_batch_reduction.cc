@@ -36,7 +36,7 @@ void MicroBatchReduction::allocate(std::size_t bucket) {
   Tensor& written = buckets_[bucket].written;
   written = setup_.rank.exec.empty(Shape{range.end - range.begin}, dtype(), MemoryKind::gradient);
   std::int64_t end = range.end;
-  for (auto s = range.slots.rbegin(); s != range.slots.rend(); ++s) {
+  for (auto s = range.items.rbegin(); s != range.items.rend(); ++s) {
     const FlatSlot& slot = setup_.layout.slots()[*s];
     nn::Parameter& parameter = *slot.parameter;
     const bool matrix = parameter.value.num_dims() > 1;
@@ -54,9 +54,9 @@ void MicroBatchReduction::complete(const FlatSlot& slot, bool) {
   BucketState& state = buckets_[slot.bucket];
   const FlatBucket& bucket = setup_.layout.buckets()[slot.bucket];
   MEGATRON_CHECK(state.written.defined(), slot.parameter->name, " reported a gradient that was not prepared");
-  if (++state.num_complete < std::ssize(bucket.slots)) return;
+  if (++state.num_complete < std::ssize(bucket.items)) return;
   state.num_complete = 0;
-  for (const std::size_t s : bucket.slots) setup_.layout.slots()[s].parameter->main_grad.reset();
+  for (const std::size_t s : bucket.items) setup_.layout.slots()[s].parameter->main_grad.reset();
   under_way_.push_back({slot.bucket, launch(bucket, state.written)});
   state.written.reset();
   if (!setup_.overlap) add_reduced(0);

@@ -12,18 +12,18 @@ ParameterBuffer::ParameterBuffer(mesh::Rank& rank, const FlatLayout& layout, boo
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     const FlatBucket& bucket = layout.buckets()[b];
     if (layout.values_bucket(b) != b) continue;
-    const DType dtype = layout.slots()[bucket.slots.front()].parameter->value.dtype();
+    const DType dtype = layout.slots()[bucket.items.front()].parameter->value.dtype();
     buckets_[b] = rank.exec.zeros(Shape{bucket.end - bucket.begin}, dtype, MemoryKind::parameter);
-    for (const std::size_t s : bucket.slots) {
+    for (const std::size_t s : bucket.items) {
       const FlatSlot& slot = layout.slots()[s];
       const Shape shape = slot.parameter->value.shape();
       slot.parameter->value = Tensor::on_storage(buckets_[b].storage(), slot.offset - bucket.begin, shape, dtype);
     }
   }
   for (std::size_t b = 0; b < buckets_.size(); ++b)
-    for (const std::size_t s : layout.buckets()[b].slots)
+    for (const std::size_t s : layout.buckets()[b].items)
       if (const std::size_t table = layout.values_bucket(b); table != b)
-        layout.slots()[s].parameter->value = layout.slots()[layout.buckets()[table].slots.front()].parameter->value;
+        layout.slots()[s].parameter->value = layout.slots()[layout.buckets()[table].items.front()].parameter->value;
 }
 
 void ParameterBuffer::values_changed() {

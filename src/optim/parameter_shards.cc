@@ -18,7 +18,7 @@ ParameterShards::ParameterShards(mesh::Rank& rank, const FlatLayout& layout, boo
     if (layout.values_bucket(b) != b) continue;
     const FlatBucket& bucket = layout.buckets()[b];
     const std::int64_t size = bucket.shard_sizes.at(static_cast<std::size_t>(rank.mesh.dp.rank()));
-    values_[b].shard = rank.exec.zeros(Shape{size}, layout.slots()[bucket.slots.front()].parameter->value.dtype(),
+    values_[b].shard = rank.exec.zeros(Shape{size}, layout.slots()[bucket.items.front()].parameter->value.dtype(),
                                        MemoryKind::parameter);
   }
 }

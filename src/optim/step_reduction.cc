@@ -36,7 +36,7 @@ void StepReduction::launch_ready_buckets() {
   for (; next_bucket_ < buckets_.size(); ++next_bucket_) {
     const FlatBucket& bucket = setup_.layout.buckets()[next_bucket_];
     BucketState& state = buckets_[next_bucket_];
-    if (state.num_complete < std::ssize(bucket.slots)) return;
+    if (state.num_complete < std::ssize(bucket.items)) return;
     if (!setup_.rank.mesh.dp.trivial()) state.reduction = launch(bucket, buffer_.slice(0, bucket.begin, bucket.end));
   }
 }

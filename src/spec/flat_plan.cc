@@ -1,10 +1,7 @@
 #include "spec/flat_plan.h"
 
 #include <algorithm>
-#include <numeric>
 
-#include "base/check.h"
-#include "base/units.h"
 #include "spec/parameter_table.h"
 
 namespace megatron::spec {
@@ -27,30 +24,6 @@ HeldParameter::Sum sum_of(const RunSpec& run, const std::string& name) {
   const bool sees_some_tokens = contains(name, "layernorm") || contains(name, "position_embeddings") ||
                                 ends_with(name, "linear_proj.bias") || ends_with(name, "linear_fc2.bias");
   return p.sequence_parallel && sees_some_tokens ? HeldParameter::Sum::whole : HeldParameter::Sum::none;
-}
-
-bool has_own_bucket(const HeldParameter& parameter) { return parameter.tied_use || parameter.shared_embedding; }
-
-std::int64_t cut_at(const FlatPlan& plan, const FlatPlan::Bucket& bucket, std::int64_t place) {
-  for (const std::size_t p : bucket.parameters) {
-    const HeldParameter& parameter = plan.parameters[p];
-    const std::int64_t offset = plan.offsets[p];
-    if (place <= offset || place >= offset + parameter.numel()) continue;
-    return parameter.muon ? offset : offset + segment_begin(parameter.sharding, place - offset);
-  }
-  return place;
-}
-
-void close_bucket(FlatPlan& plan, std::int64_t end, int shards) {
-  FlatPlan::Bucket& bucket = plan.buckets.back();
-  const std::int64_t share = round_up(ceil_div(end - bucket.begin, shards), kNormSegment);
-  bucket.end = bucket.begin + share * shards;
-  std::int64_t from = bucket.begin;
-  for (int shard = 1; shard <= shards; ++shard) {
-    const std::int64_t to = shard == shards ? bucket.end : cut_at(plan, bucket, bucket.begin + shard * share);
-    bucket.shard_sizes.push_back(to - from);
-    from = to;
-  }
 }
 
 class Held {
@@ -111,29 +84,8 @@ class Held {
 
 }  // namespace
 
-std::int64_t segment_begin(const Sharding& sharding, std::int64_t index) {
-  const std::int64_t row = index / sharding.local_cols, col = index % sharding.local_cols;
-  if (sharding.num_dims > 1) return row * sharding.local_cols + col / kNormSegment * kNormSegment;
-  // 1-D: segments count from the logical begin of the tensor, and pieces begin new ones.
-  for (const Piece& piece : sharding.pieces) {
-    if (index < piece.local_row || index >= piece.local_row + piece.global.rows) continue;
-    const std::int64_t logical = piece.global.row + index - piece.local_row;
-    return std::max(piece.local_row, index - logical % kNormSegment);
-  }
-  return index;  // padding, which no norm counts
-}
-
 std::vector<HeldParameter> held_parameters(const RunSpec& run, int pipeline_rank) {
   return Held(run).of(pipeline_rank);
-}
-
-HeldRange FlatPlan::owned(std::size_t parameter, int shard) const {
-  const Bucket& bucket = buckets[bucket_of[parameter]];
-  const std::int64_t first = std::accumulate(bucket.shard_sizes.begin(), bucket.shard_sizes.begin() + shard,
-                                             bucket.begin - offsets[parameter]);
-  const std::int64_t last = first + bucket.shard_sizes[static_cast<std::size_t>(shard)];
-  const std::int64_t numel = parameters[parameter].numel();
-  return {std::clamp<std::int64_t>(first, 0, numel), std::clamp<std::int64_t>(last, 0, numel)};
 }
 
 ShardingStrategy effective_sharding(const RunSpec& run) {
@@ -150,38 +102,16 @@ bool reduces_every_micro_batch(const RunSpec& run) {
 }
 
 FlatPlan flat_plan(const RunSpec& run, int pipeline_rank, int shards) {
-  FlatPlan plan;
-  plan.parameters = held_parameters(run, pipeline_rank);
-  plan.offsets.resize(plan.parameters.size());
-  plan.bucket_of.resize(plan.parameters.size());
+  std::vector<HeldParameter> parameters = held_parameters(run, pipeline_rank);
+  const bool by_unit = reduces_every_micro_batch(run);
+  std::vector<FlatItem> items;
+  for (const HeldParameter& parameter : parameters)
+    items.push_back({&parameter.sharding, parameter.numel(), by_unit ? parameter.unit : 0,
+                     parameter.tied_use || parameter.shared_embedding, parameter.muon});
   const std::int64_t dp = run.parallel.data_parallel;
   const std::int64_t bucket_size =
       run.parallel.ddp_bucket_size.value_or(std::max<std::int64_t>(40'000'000, 1'000'000 * dp));
-  const bool by_unit = reduces_every_micro_batch(run);
-  std::int64_t end = 0;
-  bool open = false;
-  int unit = -1;
-  for (std::size_t i = plan.parameters.size(); i-- > 0;) {
-    const HeldParameter& parameter = plan.parameters[i];
-    if (!open || has_own_bucket(parameter) || (by_unit && parameter.unit != unit)) {
-      if (!plan.buckets.empty()) {
-        close_bucket(plan, end, shards);
-        end = plan.buckets.back().end;
-      }
-      plan.buckets.push_back({end, end, {}, {}, false});
-    }
-    FlatPlan::Bucket& bucket = plan.buckets.back();
-    bucket.parameters.push_back(i);
-    bucket.shares_memory = parameter.shares_memory;
-    plan.offsets[i] = end;
-    plan.bucket_of[i] = plan.buckets.size() - 1;
-    const std::int64_t used = end + parameter.numel() - bucket.begin;
-    end = round_up(end + parameter.numel(), kNormSegment);
-    open = !has_own_bucket(parameter) && used < bucket_size;
-    unit = parameter.unit;
-  }
-  if (!plan.buckets.empty()) close_bucket(plan, end, shards);
-  return plan;
+  return {cut_flat(items, bucket_size, shards), std::move(parameters)};
 }
 
 }  // namespace megatron::spec

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "spec/flat_cut.h"
 #include "spec/run_spec.h"
 #include "spec/sharding.h"
 
@@ -30,33 +31,11 @@ struct HeldParameter {
 /// In forward order. `run` must be complete.
 std::vector<HeldParameter> held_parameters(const RunSpec& run, int pipeline_rank);
 
-/// Elements whose squares a norm adds in one go (kernels::kNormSegment).
-inline constexpr std::int64_t kNormSegment = 64;
-/// Begin of the segment of squares (counted within each logical row, or within a 1-D tensor) that holds local element
-/// `index` of a shard: the largest begin ≤ index.
-std::int64_t segment_begin(const Sharding& sharding, std::int64_t index);
-
-/// Elements [begin, end) of a parameter.
-struct HeldRange {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t size() const { return end - begin; }
-};
-
-struct FlatPlan {
-  struct Bucket {
-    std::int64_t begin = 0, end = 0;        // elements, padding included
-    std::vector<std::size_t> parameters;    // in buffer order
-    std::vector<std::int64_t> shard_sizes;  // add up to end − begin
-    bool shares_memory = false;             // its values are those of another bucket
-    std::int64_t size() const { return end - begin; }
-  };
+/// The cut of `parameters`.
+struct FlatPlan : FlatCut {
   std::vector<HeldParameter> parameters;
-  std::vector<std::int64_t> offsets;   // of each parameter
-  std::vector<std::size_t> bucket_of;  // of each parameter
-  std::vector<Bucket> buckets;         // in buffer order: the last parameters come first
-  std::int64_t num_elements() const { return buckets.empty() ? 0 : buckets.back().end; }
-  /// What `shard` owns of a parameter; empty ranges have begin = end.
-  HeldRange owned(std::size_t parameter, int shard) const;
+  /// The bucket's values are those of another bucket.
+  bool shares_memory(const Bucket& bucket) const { return parameters[bucket.items.back()].shares_memory; }
 };
 
 /// `shards`: the data-parallel ranks that own a part each, 1 where every rank has all.

@@ -74,7 +74,7 @@ std::int64_t gathered_values(const RunSpec& run, const FlatPlan& plan, int pipel
 std::int64_t value_elements(const RunSpec& run, const FlatPlan& plan) {
   std::int64_t elements = 0;
   if (effective_sharding(run) != ShardingStrategy::no_shard) {
-    for (const FlatPlan::Bucket& bucket : plan.buckets) elements += bucket.shares_memory ? 0 : bucket.size();
+    for (const FlatPlan::Bucket& bucket : plan.buckets) elements += plan.shares_memory(bucket) ? 0 : bucket.size();
   } else {
     for (const HeldParameter& parameter : plan.parameters) elements += parameter.shares_memory ? 0 : parameter.numel();
   }
@@ -142,7 +142,7 @@ RankMemory lasting_memory(const RunSpec& run, const FlatPlan& plan, int pipeline
   for (const FlatPlan::Bucket& bucket : plan.buckets) {
     const std::int64_t size = bucket.shard_sizes[static_cast<std::size_t>(shard)];
     owned_gradients += size;
-    owned_values += bucket.shares_memory ? 0 : size;
+    owned_values += plan.shares_memory(bucket) ? 0 : size;
   }
   RankMemory m;
   m.parameters = value * (sharding == ShardingStrategy::optim_grads_params

@@ -74,7 +74,7 @@ class StepTraffic {
       // For each pass, and for each use of a tied table; or all values once, after they have changed.
       if (sharding == ShardingStrategy::optim_grads_params)
         add("dp", "all_gather", 2 * count_ * gathered);
-      else if (sharding != ShardingStrategy::no_shard && !bucket.shares_memory)
+      else if (sharding != ShardingStrategy::no_shard && !plan_.shares_memory(bucket))
         add("dp", "all_gather", gathered);
     }
   }

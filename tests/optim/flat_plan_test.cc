@@ -49,7 +49,7 @@ void expect_equal(mesh::Rank& rank, const spec::RunSpec& run) {
     EXPECT_EQ(plan.buckets[b].begin, layout.buckets()[b].begin);
     EXPECT_EQ(plan.buckets[b].end, layout.buckets()[b].end);
     EXPECT_EQ(plan.buckets[b].shard_sizes, layout.buckets()[b].shard_sizes);
-    EXPECT_EQ(plan.buckets[b].shares_memory, layout.values_bucket(b) != b);
+    EXPECT_EQ(plan.shares_memory(plan.buckets[b]), layout.values_bucket(b) != b);
   }
   for (int shard = 0; shard < shards; ++shard) {
     std::vector<spec::HeldRange> owned(plan.parameters.size());

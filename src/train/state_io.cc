@@ -10,7 +10,7 @@
 #include "checkpoint/writer.h"
 #include "train/model_match.h"
 #include "train/run_json.h"
-#include "train/schedule_state.h"
+#include "train/stored_lr_schedule.h"
 
 namespace megatron::train {
 namespace {

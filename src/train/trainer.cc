@@ -19,7 +19,7 @@
 #include "train/machine.h"
 #include "train/not_finite.h"
 #include "train/run_measure.h"
-#include "train/schedule_state.h"
+#include "train/stored_lr_schedule.h"
 #include "train/schedule_tuner.h"
 #include "train/startup.h"
 #include "train/state_io.h"

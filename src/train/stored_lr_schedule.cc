@@ -1,4 +1,4 @@
-#include "train/schedule_state.h"
+#include "train/stored_lr_schedule.h"
 
 #include <string>
 

@@ -11,6 +11,7 @@
 #include "config/text_value.h"
 #include "schedule/passes.h"
 #include "schedule/program_text.h"
+#include "schedule/run_costs.h"
 #include "schedule/schedule_name.h"
 #include "schedule/training_program.h"
 
@@ -194,6 +195,8 @@ int show_run(Arguments args) {
   check_size(p.pipeline_parallel, m, p.virtual_chunks,
              str_cat("--global-batch-size ", run.spec.batch.global_batch_size));
   ReportOptions options = read_report_options(run.own, p.placement());
+  if (run.own.count("--stash-kept-after-input-grad") == 0 && p.schedule == PipelineSchedule::zb_auto)
+    options.kept_after_input_grad = schedule::kept_after_input_grad(run.spec);
   if (!options.times_given)
     for (int stage = 0; stage < p.placement().num_stages(); ++stage) {
       const auto rank = static_cast<std::size_t>(p.placement().rank_of(stage));

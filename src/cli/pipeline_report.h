@@ -27,7 +27,7 @@ ReportOptions read_report_options(const std::map<std::string, std::string>& own,
 
 /// The four numbers of --times or of a --times-file with one line; all 1 and free messages where neither is given.
 spec::PipelineTimes times_of_rank(const std::map<std::string, std::string>& own, const spec::StagePlacement& placement);
-/// --stash-kept-after-input-grad, or 1.
+/// --stash-kept-after-input-grad, or 1 where it is not given.
 double kept_of(const std::map<std::string, std::string>& own);
 
 struct RankLayers {

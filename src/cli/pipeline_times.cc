@@ -74,7 +74,8 @@ std::vector<spec::PipelineTimes> given_times(const Own& own, const spec::StagePl
 std::vector<config::CommandOption> report_options() {
   return {{"--times", true, "F,I,W,comm: times of a rank's forward, input gradient, weight gradient, of a message."},
           {"--times-file", true, "The same from a file: one line F,I,W[,comm], or one per rank or virtual stage."},
-          {"--stash-kept-after-input-grad", true, "What a stash weighs between I and W, from 0 to 1 (default)."},
+          {"--stash-kept-after-input-grad", true,
+           "What a stash weighs between I and W, from 0 to 1 (default: 1; of a described run, what its W needs)."},
           {"--with-communication", false, "Show sends and receives."},
           {"--svg", true, "Write the chart to this file as a picture."},
           {"--pipeline-schedule-out", true, "Write the program to this file as text."}};

@@ -185,8 +185,8 @@ void check_request(const AutoRequest& request) {
   for (const spec::PipelineTimes& times : request.stage_times) check_times(times);
   if (!request.stage_times.empty())
     MEGATRON_CHECK_EQ(std::ssize(request.stage_times), placement.num_stages(), "times of the virtual stages");
-  if (!(request.kept_after_input_grad >= 0.0 && request.kept_after_input_grad <= 1.0))
-    throw ConfigError("what a stash keeps after its input gradient must lie between 0 and 1");
+  if (!(request.kept_after_input_grad >= 0.0 && std::isfinite(request.kept_after_input_grad)))
+    throw ConfigError("what a stash keeps after its input gradient must be at least 0");
   const double least = smallest_memory_limit(placement, request.num_micro_batches);
   if (request.memory_limit >= least - kStashSlack / placement.num_stages()) return;
   const std::int64_t stashes = smallest_stashes(placement, request.num_micro_batches);

@@ -17,7 +17,7 @@ struct AutoRequest {
   spec::PipelineTimes times = {};  // of a rank; each of its stages takes an equal share
   /// Stashes that a rank may hold, in multiples of 1F1B's on the first rank: p of a whole rank.
   double memory_limit = 1.0;
-  /// What a stash weighs between its I and its W, in [0, 1].
+  /// What a stash weighs between its I and its W; above 1 where W needs what recompute brought back.
   double kept_after_input_grad = 1.0;
   /// F, I and W of each virtual stage instead of equal shares of `times`; empty: those.
   std::vector<spec::PipelineTimes> stage_times = {};

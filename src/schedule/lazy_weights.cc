@@ -97,7 +97,9 @@ class Completion {
     (forward ? forward_ends_ : backward_ends_).at(pass) = state.now;
     state.live += forward ? 1.0 : rules_.kept - 1.0;
     if (!forward) state.inputs.push_back(pass);
-    if (!forward && rules_.at_once) add_weight(rank);
+    while (!forward && state.next_weight < state.inputs.size() &&
+           (rules_.at_once || state.live > rules_.capacity + kStashSlack))
+      add_weight(rank);
     const int target = forward ? pass.stage + 1 : pass.stage - 1;
     if (target < 0 || target >= order_.placement.num_stages()) return;
     const auto other = static_cast<std::size_t>(order_.placement.rank_of(target));

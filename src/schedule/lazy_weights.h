@@ -25,8 +25,8 @@ struct CompletedProgram {
   double longest_span = 0.0, makespan = 0.0;
 };
 
-/// `order`: F and I of every rank. Each W comes as late as possible: when the next F would exceed the capacity, when it
-/// fits into the time until the next pass can start, or at the end. Nothing where even W at once exceeds the capacity,
+/// `order`: F and I of every rank. Each W comes as late as possible: when the next F would exceed the capacity or an I
+/// has (kept > 1), when it fits into the time until the next pass can start, or at the end. Nothing where even W at once exceeds the capacity,
 /// or where the order deadlocks.
 std::optional<CompletedProgram> complete_with_weights(const Program& order, const LazyWeights& rules);
 

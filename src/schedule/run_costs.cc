@@ -121,10 +121,14 @@ std::int64_t micro_batches_to_follow(const spec::ParallelSpec& parallel, std::in
   return count <= enough ? count : enough + (count - enough) % group;
 }
 
+spec::PassSetting pass_setting(const spec::RunSpec& run, bool weights_apart) {
+  return {run.batch.micro_batch_size * run.model.seq_length, spec::element_bytes(run), run.model.hidden_dropout > 0.0,
+          weights_apart};
+}
+
 Peak training_peak(const spec::RunSpec& run, const Program& program, int rank) {
   const spec::StagePlacement placement = run.parallel.placement();
-  const spec::PassSetting setting{run.batch.micro_batch_size * run.model.seq_length, spec::element_bytes(run),
-                                  run.model.hidden_dropout > 0.0, has_weight_passes(program)};
+  const spec::PassSetting setting = pass_setting(run, has_weight_passes(program));
   std::vector<spec::StagePasses> passes;
   const std::vector<spec::StageShape> shapes = spec::rank_shapes(run, rank);
   for (int chunk = 0; chunk < placement.num_chunks; ++chunk)
@@ -138,12 +142,13 @@ Peak training_peak(const spec::RunSpec& run, const Program& program, int rank) {
 std::vector<Program> programs_of(const spec::RunSpec& run) {
   const spec::ParallelSpec& p = run.parallel;
   const std::int64_t count = micro_batches_to_follow(p, run.batch.num_micro_batches);
-  std::vector<Program> programs = {training_program(p, count)};
+  const double kept = kept_after_input_grad(run);
+  std::vector<Program> programs = {training_program(p, count, kept)};
   if (!measures_passes(p) || spec::train_iterations(run.batch).value_or(kLastMeasuredStep + 1) <= kLastMeasuredStep)
     return programs;
   spec::ParallelSpec timed = p;
   timed.pipeline_times = spec::PipelineTimes{};
-  programs.push_back(training_program(timed, count));
+  programs.push_back(training_program(timed, count, kept));
   return programs;
 }
 
@@ -176,6 +181,18 @@ Peak step_peak(const spec::RunSpec& run, std::span<const Program> programs, int 
 spec::StagePasses::Peak peak_of_passes(std::span<const Instruction> instructions, const spec::StagePlacement& placement,
                                        std::span<const spec::StagePasses> passes, std::int64_t message_bytes) {
   return Walk(instructions, placement, passes, message_bytes).peak();
+}
+
+double kept_after_input_grad(const spec::RunSpec& run) {
+  double kept = 0.0;
+  for (int rank = 0; rank < run.parallel.pipeline_parallel; ++rank)
+    for (spec::StageShape shape : spec::rank_shapes(run, rank)) {
+      shape.has_embedding = shape.has_head = false;
+      const spec::StagePasses layers = spec::stage_passes(shape, pass_setting(run, /*weights_apart=*/true), {});
+      if (layers.stash > 0)
+        kept = std::max(kept, static_cast<double>(layers.kept_for_weights) / static_cast<double>(layers.stash));
+    }
+  return kept;
 }
 
 RunCosts run_costs(const spec::RunSpec& run) {

@@ -22,6 +22,10 @@ struct RunCosts {
 /// Memory is the largest of a training step and of an evaluation.
 RunCosts run_costs(const spec::RunSpec& run);
 
+/// What W needs of a micro-batch's stash, as a share of it: the largest of all stages' layers, embedding and head
+/// apart. Above 1 where recompute keeps little from F to I. `run` as for run_costs.
+double kept_after_input_grad(const spec::RunSpec& run);
+
 /// Largest bytes at one time of what goes through the passes of a rank with this list (communication included in it),
 /// and of the messages: stashes and what waits for W, results that wait for their send or for a stage on the same
 /// rank, messages that have come or have been posted ahead, and the passes themselves. `passes`: by chunk.

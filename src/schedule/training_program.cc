@@ -27,7 +27,7 @@ Program auto_program(const spec::ParallelSpec& parallel, std::int64_t m, double 
 }
 
 /// What it throws does not name the file.
-Program file_program(const spec::ParallelSpec& parallel, std::int64_t m, double kept) {
+Program file_program(const spec::ParallelSpec& parallel, std::int64_t m) {
   Program program = read_named_program(parallel.schedule_file);
   if (std::ssize(program.lists) != parallel.pipeline_parallel)
     throw ConfigError(str_cat(program.lists.size(), " ranks, the pipeline has ", parallel.pipeline_parallel));
@@ -38,7 +38,7 @@ Program file_program(const spec::ParallelSpec& parallel, std::int64_t m, double 
   if (num_micro_batches(program) != m)
     throw ConfigError(str_cat(num_micro_batches(program), " micro-batches, a step has ", m));
   validate(insert_communication(program));
-  check_memory(program, parallel.pipeline_memory_limit.value_or(0.0), kept);
+  check_memory(program, parallel.pipeline_memory_limit.value_or(0.0), 1.0);
   return program;
 }
 
@@ -64,7 +64,7 @@ Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_mic
       return auto_program(parallel, num_micro_batches, kept_after_input_grad);
     case spec::PipelineSchedule::from_file:
       try {
-        return file_program(parallel, num_micro_batches, kept_after_input_grad);
+        return file_program(parallel, num_micro_batches);
       } catch (const Error& error) {
         throw ConfigError(str_cat("--pipeline-schedule-file ", parallel.schedule_file, ": ", error.what()));
       }
@@ -90,7 +90,7 @@ std::string program_problem(const spec::ParallelSpec& parallel, std::int64_t num
   }
   if (parallel.schedule != spec::PipelineSchedule::from_file) return {};
   try {
-    file_program(parallel, num_micro_batches, 1.0);
+    file_program(parallel, num_micro_batches);
   } catch (const Error& error) {
     return error.what();
   }

@@ -13,7 +13,8 @@ namespace megatron::schedule {
 /// `num_micro_batches`, or where its file is no program of this pipeline or exceeds the memory limit. zb-auto without
 /// times: with one stage per rank 1F1B, in V placement an order of forward and whole backward passes (each B as I and W
 /// at once) within the memory limit.
-/// `kept_after_input_grad`: what a stash weighs between I and W.
+/// `kept_after_input_grad`: what a stash weighs between I and W where zb-auto searches (see run_costs.h); in a file it
+/// counts whole until W.
 Program training_passes(const spec::ParallelSpec& parallel, std::int64_t num_micro_batches,
                         double kept_after_input_grad = 1.0);
 

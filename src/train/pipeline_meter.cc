@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/median.h"
+#include "schedule/run_costs.h"
 #include "schedule/simulate.h"
 #include "schedule/training_program.h"
 
@@ -47,7 +48,9 @@ double simulated(const spec::RunSpec& run, const double* stages) {
     // A whole backward pass counts as an input gradient without a weight gradient behind it.
     durations.of_stage.push_back({t[0], t[1] > 0.0 ? t[1] : t[3], t[2]});
   }
-  return schedule::simulate(schedule::training_passes(run.parallel, run.batch.num_micro_batches), durations)
+  return schedule::simulate(
+             schedule::training_passes(run.parallel, run.batch.num_micro_batches, schedule::kept_after_input_grad(run)),
+             durations)
       .bubble_rate();
 }
 

@@ -9,6 +9,7 @@
 #include "base/median.h"
 #include "schedule/passes.h"
 #include "schedule/program_text.h"
+#include "schedule/run_costs.h"
 #include "schedule/simulate.h"
 #include "schedule/training_program.h"
 
@@ -26,11 +27,14 @@ std::string milliseconds(double seconds) { return str_cat(1e3 * seconds, " ms");
 }  // namespace
 
 ScheduleTuner::ScheduleTuner(RankParts& parts)
-    : parts_(parts), parallel_(parts.run().parallel), measures_(schedule::measures_passes(parallel_)) {}
+    : parts_(parts), parallel_(parts.run().parallel), measures_(schedule::measures_passes(parallel_)) {
+  if (parallel_.schedule == spec::PipelineSchedule::zb_auto) kept_ = schedule::kept_after_input_grad(parts.run());
+}
 
 std::vector<schedule::Instruction> ScheduleTuner::program(std::int64_t num_micro_batches) {
   const bool measured = !measures_ && steps_ > 0 && parallel_.schedule == spec::PipelineSchedule::zb_auto;
-  passes_ = measured ? share_program(num_micro_batches) : schedule::training_passes(parallel_, num_micro_batches);
+  passes_ =
+      measured ? share_program(num_micro_batches) : schedule::training_passes(parallel_, num_micro_batches, kept_);
   const schedule::Program complete = schedule::insert_communication(passes_);
   if (parts_.is_main()) write(passes_);
   const auto rank = static_cast<std::size_t>(parts_.mesh().pp.rank());
@@ -85,7 +89,7 @@ void ScheduleTuner::share_times() {
 
 schedule::Program ScheduleTuner::share_program(std::int64_t num_micro_batches) {
   std::string text;
-  if (parts_.is_main()) text = schedule::to_text(schedule::training_passes(parallel_, num_micro_batches));
+  if (parts_.is_main()) text = schedule::to_text(schedule::training_passes(parallel_, num_micro_batches, kept_));
   Tensor length = parts_.exec().empty({1}, DType::int64, MemoryKind::communication);
   length.data<std::int64_t>()[0] = std::ssize(text);
   parts_.mesh().world.broadcast_from_first_rank(length, "pipeline_schedule_length");

@@ -76,7 +76,19 @@ TEST(AutoSchedule, RefusalsNameTheSmallestLimit) {
             "1F1B has 6)");
   for (const double limit : {0.6667, 0.6666, 0.66666666}) EXPECT_EQ(refusal({v_of(3), 9, {}, limit}), "accepted");
   EXPECT_NE(refusal({{4}, 8, {0.0, 1, 1, 0}}).find("must be above 0"), std::string::npos);
-  EXPECT_NE(refusal({{4}, 8, {}, 1.0, 1.5}).find("between 0 and 1"), std::string::npos);
+  EXPECT_NE(refusal({{4}, 8, {}, 1.0, -0.5}).find("at least 0"), std::string::npos);
+}
+
+// Where W needs more than F kept, an I whose gradients do not fit is followed by its W at once.
+TEST(AutoSchedule, WhatWNeedsMayWeighMoreThanAStash) {
+  for (const spec::StagePlacement& placement : {spec::StagePlacement{4}, v_of(4)}) {
+    const Program program = auto_schedule({placement, 12, {}, 1.0, 16.0});
+    ASSERT_NO_THROW(validate(insert_communication(program)));
+    for (const auto& list : program.lists) {
+      EXPECT_EQ(max_pending_weight_passes(list), 1);
+      EXPECT_LE(max_live_stashes(list), placement.num_stages());
+    }
+  }
 }
 
 TEST(AutoSchedule, IsNeverIdleWithTheMemoryOfOneForwardOneBackward) {

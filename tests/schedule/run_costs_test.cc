@@ -147,5 +147,25 @@ TEST(RunCosts, GpipeGrowsByAStashWithEachMicroBatch) {
     EXPECT_EQ(activations(count), activations(2) + (count - 2) * stash) << count;
 }
 
+// Per token and layer of GPT-2, from the backward pass of each operation. F keeps the residual stream and the norms'
+// outputs (4 H), queries, keys, values (3 H), attention output (H), the MLP before and after GELU (8 H), and in fp32
+// the norms' statistics (4) and one log-sum-exp per head. W needs each product's input (H, H, H, 4 H) and the gradient
+// of its output (3 H, H, 4 H, H), and of the norms what their weights need.
+TEST(RunCosts, WhatWNeedsOfAStash) {
+  spec::RunSpec run = small_run();
+  run.parallel.world_size = run.parallel.pipeline_parallel = 4;
+  run.model.num_layers = 8;
+  run.parallel.layers_per_stage = {2, 2, 2, 2};
+  const double h = 32, heads = 4, stash = 16 * h + 4 + heads, products = 16 * h;
+  const double kept = kept_after_input_grad(run);
+  EXPECT_GE(kept, products / stash);
+  EXPECT_LE(kept, 1.0);
+  // With full recompute F keeps the input of each layer alone (H), and W needs what recompute brought back.
+  run.recompute.granularity = spec::RecomputeGranularity::full;
+  run.recompute.method = spec::RecomputeMethod::uniform;
+  run.recompute.num_layers = 1;
+  EXPECT_GE(kept_after_input_grad(run), 16.0);
+}
+
 }  // namespace
 }  // namespace megatron::schedule

@@ -32,7 +32,8 @@ std::vector<PostValidationCase> cases() {
     setup.bucket_size = 700;
     return setup;
   };
-  constexpr auto kOptim = spec::ShardingStrategy::optim;
+  constexpr auto kOptim = spec::ShardingStrategy::optim, kGradients = spec::ShardingStrategy::optim_grads,
+                 kParameters = spec::ShardingStrategy::optim_grads_params;
   const Layout two = {1, 2, 1, false, 1}, four = {1, 4, 1, false, 1}, replicas = {1, 2, 2, false, 1};
   Setup ends_alone = with(four, Schedule::zb_h2);
   ends_alone.pipeline_layout = "E|t*3|t|L";
@@ -48,6 +49,10 @@ std::vector<PostValidationCase> cases() {
       {"GpipeOfReplicas", gpt, with(replicas, Schedule::gpipe)},
       {"SharedStates", llama, with(replicas, Schedule::zb_h1, 1, kOptim)},
       {"SharedStatesBfloat16", gpt_bf16, with(replicas, Schedule::one_f_one_b, 1, kOptim)},
+      {"SharedGradients", llama, with(replicas, Schedule::zb_h2, 1, kGradients)},
+      {"SharedParameters", gpt, with(replicas, Schedule::zb_h1, 1, kParameters)},
+      {"SharedParametersInV", llama_tied, with(replicas, Schedule::zb_v, 2, kParameters)},
+      {"SharedParametersBfloat16", llama_bf16, with(replicas, Schedule::one_f_one_b, 1, kParameters)},
       {"Bfloat16", llama_bf16, with(four, Schedule::zb_h2)},
       {"AllAxesPerturbed", gpt, perturbed},
       {"MuonUnderTensorParallelism", gpt, with({2, 2, 1, true, 1}, Schedule::zb_h1), spec::OptimizerKind::muon},
@@ -105,7 +110,8 @@ INSTANTIATE_TEST_SUITE_P(Parity, PostValidation, ::testing::ValuesIn(cases()),
 
 /// Steps that overflow are skipped on all stages, with the loss scale and the schedule of updates after the norm.
 TEST(PostValidationOfFloat16, OverflowsAreSkippedAlike) {
-  for (const auto sharding : {spec::ShardingStrategy::no_shard, spec::ShardingStrategy::optim}) {
+  for (const auto sharding :
+       {spec::ShardingStrategy::no_shard, spec::ShardingStrategy::optim, spec::ShardingStrategy::optim_grads_params}) {
     spec::RunSpec run = base_run({true, false, 3, false, DType::float16});
     run.batch.train_iters = 30;
     run.numerics.loss_scale.initial = 4294967296.0 * 16.0;

@@ -18,8 +18,8 @@
 #include "data/document_reader.h"
 #include "data/output_file.h"
 #include "metrics/console.h"
-#include "tokenizer/pretokenizer.h"
 #include "tokenizer/sentencepiece_trainer.h"
+#include "tokenizer/splitter.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/trained_files.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tokenizer/bpe_trainer.h"
-#include "tokenizer/pretokenizer.h"
+#include "tokenizer/splitter.h"
 
 namespace megatron::data {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tokenizer/bpe.h"
-#include "tokenizer/pretokenizer.h"
+#include "tokenizer/splitter.h"
 
 namespace megatron::tokenizer {
 

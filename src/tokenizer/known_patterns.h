@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "tokenizer/pretokenizer.h"
+#include "tokenizer/splitter.h"
 
 namespace megatron::tokenizer {
 

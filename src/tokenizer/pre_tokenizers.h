@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "tokenizer/json_node.h"
-#include "tokenizer/pretokenizer.h"
+#include "tokenizer/splitter.h"
 
 namespace megatron::tokenizer {
 

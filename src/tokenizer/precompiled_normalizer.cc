@@ -7,29 +7,12 @@
 #include <vector>
 
 #include "base/check.h"
+#include "tokenizer/base64.h"
 #include "tokenizer/normalizers.h"
 #include "tokenizer/unicode_text.h"
 
 namespace megatron::tokenizer {
 namespace {
-
-std::string from_base64(const JsonNode& node) {
-  const std::string text = node.string();
-  std::string bytes;
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (std::size_t i = 0; i < text.size() && text[i] != '='; ++i) {
-    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const std::size_t digit = kDigits.find(text[i]);
-    if (digit == std::string_view::npos) node.refuse(str_cat("is no base64 at character ", i));
-    bits = bits << 6 | static_cast<std::uint32_t>(digit);
-    count += 6;
-    if (count < 8) continue;
-    count -= 8;
-    bytes += static_cast<char>(static_cast<unsigned char>(bits >> count & 0xFF));
-  }
-  return bytes;
-}
 
 class Precompiled final : public Normalizer {
  public:
@@ -113,7 +96,10 @@ class Precompiled final : public Normalizer {
 }  // namespace
 
 std::unique_ptr<Normalizer> make_precompiled_normalizer(const JsonNode& charsmap) {
-  const std::string bytes = from_base64(charsmap);
+  std::size_t bad = 0;
+  const auto decoded = from_base64(charsmap.string(), &bad);
+  if (!decoded) charsmap.refuse(str_cat("is no base64 at character ", bad));
+  const std::string& bytes = *decoded;
   std::uint32_t size = 0;
   if (bytes.size() < 4) charsmap.refuse("is cut off: no size of the table");
   std::memcpy(&size, bytes.data(), 4);

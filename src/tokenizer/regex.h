@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "tokenizer/pretokenizer.h"
+#include "tokenizer/splitter.h"
 
 namespace megatron::tokenizer {
 

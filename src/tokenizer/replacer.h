@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "tokenizer/json_node.h"
-#include "tokenizer/pretokenizer.h"
+#include "tokenizer/splitter.h"
 
 namespace megatron::tokenizer {
 

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
+#include "tokenizer/base64.h"
 #include "tokenizer/byte_bpe_tokenizer.h"
 #include "tokenizer/identity.h"
 
@@ -12,29 +13,6 @@ namespace megatron::tokenizer {
 namespace {
 
 using Special = std::vector<std::pair<std::string, std::int64_t>>;
-
-/// The bytes that base64 text stands for; unset if it is none.
-std::optional<std::string> from_base64(std::string_view text) {
-  const auto value = [](char c) {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-  };
-  if (text.empty() || text.size() % 4 != 0) return std::nullopt;
-  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
-  std::string bytes;
-  std::uint32_t bits = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const int v = i + padding < text.size() ? value(text[i]) : 0;
-    if (v < 0) return std::nullopt;
-    bits = bits << 6 | static_cast<std::uint32_t>(v);
-    if (i % 4 == 3)
-      for (int shift = 16; shift >= 0; shift -= 8) bytes += static_cast<char>(bits >> shift & 0xff);
-  }
-  bytes.resize(bytes.size() - padding);
-  return bytes;
-}
 
 /// Lines "base64 rank" in any order; the result has the bytes of each rank.
 std::vector<std::string> read_ranks(const std::string& path, std::string_view text) {

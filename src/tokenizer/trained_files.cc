@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "tokenizer/pretokenizer.h"
+#include "tokenizer/splitter.h"
 
 namespace megatron::tokenizer {
 namespace {

@@ -1,4 +1,4 @@
-#include "tokenizer/pretokenizer.h"
+#include "tokenizer/splitter.h"
 
 #include <array>
 #include <optional>

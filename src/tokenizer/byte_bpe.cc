@@ -8,12 +8,16 @@
 
 #include "base/check.h"
 #include "tokenizer/char_classes.h"
+#include "tokenizer/joints.h"
 #include "tokenizer/word_cache.h"
 
 namespace megatron::tokenizer {
 namespace {
 
-constexpr std::size_t kOnStack = 256;  // bytes of a piece that need no memory of their own
+constexpr std::size_t kOnStack = 256;  // bytes of a part that need no memory of their own
+
+// Kinds of words in the cache: a part is merged even where it is a piece of the vocabulary.
+constexpr std::uint32_t kPiece = 0, kPart = 1;
 
 /// Tries to make each piece of two parts by the merges of lower rank. False if one is left in more.
 bool single_merges(const std::vector<std::string>& pieces, const std::array<std::uint32_t, 256>& byte_ids,
@@ -116,13 +120,14 @@ ByteBpe::ByteBpe(ByteBpeConfig config)
     const char byte = static_cast<char>(b);
     byte_ids_[b] = vocabulary_.find({&byte, 1}).value_or(unknown_.value_or(kNoId));
   }
+  joints_ = find_joints(config.merges);
 }
 
 ByteBpe::~ByteBpe() = default;
 ByteBpe::ByteBpe(ByteBpe&&) noexcept = default;
 
 void ByteBpe::encode(std::string_view text, const Splitter& splitter, std::vector<std::int64_t>& ids) const {
-  std::array<Piece, 256> pieces;
+  std::array<Piece, 64> pieces;
   std::size_t at = 0;
   while (const std::size_t count = splitter.next(text, at, pieces))
     for (std::size_t i = 0; i < count; ++i)
@@ -130,33 +135,46 @@ void ByteBpe::encode(std::string_view text, const Splitter& splitter, std::vecto
 }
 
 void ByteBpe::encode_piece(std::string_view piece, std::vector<std::int64_t>& ids) const {
-  if (piece.empty() || piece.size() > WordCache::kMaxBytes) return encode_merged(piece, ids);
-  const WordCache::Key key = WordCache::key_of(piece);
-  if (const auto known = cache_->find(key); !known.empty()) {
-    ids.insert(ids.end(), known.begin(), known.end());
-    return;
-  }
-  const std::size_t before = ids.size();
-  encode_merged(piece, ids);
-  const std::size_t count = ids.size() - before;
-  if (count == 0 || count > WordCache::kMaxIds) return;
-  std::array<std::uint32_t, WordCache::kMaxIds> made{};
-  for (std::size_t i = 0; i < count; ++i) made[i] = static_cast<std::uint32_t>(ids[before + i]);
-  cache_->insert(key, std::span(made).first(count));
+  cache_->append(piece, kPiece, ids, [this](std::string_view word, auto& to) { encode_new(word, to); });
 }
 
-void ByteBpe::encode_merged(std::string_view piece, std::vector<std::int64_t>& ids) const {
+void ByteBpe::encode_new(std::string_view piece, std::vector<std::int64_t>& ids) const {
   if (whole_pieces_first_)
     if (const auto whole = vocabulary_.find(piece)) return ids.push_back(*whole);
-  if (piece.size() <= kOnStack) {
+  if (joints_ == nullptr || piece.empty()) return merge(piece, ids);
+  std::size_t end = joints_->part_end(piece, 0);
+  if (end == piece.size()) return merge(piece, ids);
+  for (std::size_t begin = 0; begin < piece.size(); begin = end) {
+    if (begin > 0) end = joints_->part_end(piece, begin);
+    cache_->append(piece.substr(begin, end - begin), kPart, ids,
+                   [this](std::string_view part, auto& to) { merge(part, to); });
+  }
+}
+
+void ByteBpe::merge(std::string_view part, std::vector<std::int64_t>& ids) const {
+  if (part.size() <= kOnStack) {
     std::array<std::uint32_t, kOnStack> made;
-    const std::size_t count = merges_.merge(made.data(), bytes_to_ids(piece, made.data()));
+    const std::size_t count = merges_.merge(made.data(), bytes_to_ids(part, made.data()));
     ids.insert(ids.end(), made.data(), made.data() + count);
   } else {
-    std::vector<std::uint32_t> made(piece.size());
-    const std::size_t count = merges_.merge(made.data(), bytes_to_ids(piece, made.data()));
+    std::vector<std::uint32_t> made(part.size());
+    const std::size_t count = merges_.merge(made.data(), bytes_to_ids(part, made.data()));
     ids.insert(ids.end(), made.data(), made.data() + count);
   }
+}
+
+std::unique_ptr<Joints> ByteBpe::find_joints(std::span<const BpeMerge> merges) const {
+  for (std::size_t b = 0; b < 256; ++b) {  // a byte that vanishes lets its neighbours meet
+    const char byte = static_cast<char>(b);
+    if (!vocabulary_.find({&byte, 1})) return nullptr;
+  }
+  auto joints = std::make_unique<Joints>();
+  for (const BpeMerge& merge : merges) {
+    const std::string_view left = bytes(merge.left), right = bytes(merge.right);
+    if (left.empty() || right.empty() || bytes(merge.merged) != str_cat(left, right)) return nullptr;
+    joints->add(left, right);
+  }
+  return joints;
 }
 
 std::size_t ByteBpe::bytes_to_ids(std::string_view piece, std::uint32_t* ids) const {

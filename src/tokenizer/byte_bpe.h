@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,6 +16,7 @@
 
 namespace megatron::tokenizer {
 
+class Joints;
 class WordCache;
 
 /// Byte strings by id, and ids by byte string.
@@ -65,7 +67,10 @@ class ByteBpe {
   std::optional<std::uint32_t> id_of(std::string_view bytes) const { return vocabulary_.find(bytes); }
 
  private:
-  void encode_merged(std::string_view piece, std::vector<std::int64_t>& ids) const;
+  /// For the texts of the merges; null unless the ids of a text are those of its parts.
+  std::unique_ptr<Joints> find_joints(std::span<const BpeMerge> merges) const;
+  void encode_new(std::string_view piece, std::vector<std::int64_t>& ids) const;
+  void merge(std::string_view part, std::vector<std::int64_t>& ids) const;
   std::size_t bytes_to_ids(std::string_view piece, std::uint32_t* ids) const;
 
   static constexpr std::uint32_t kNoId = 0xffffffffU;
@@ -75,6 +80,7 @@ class ByteBpe {
   std::optional<std::uint32_t> unknown_;
   BytesIndex vocabulary_;
   std::uint32_t byte_ids_[256];
+  std::unique_ptr<const Joints> joints_;
   std::unique_ptr<WordCache> cache_;
 };
 

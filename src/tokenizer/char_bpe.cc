@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "tokenizer/joints.h"
 #include "tokenizer/unicode_text.h"
+#include "tokenizer/word_cache.h"
 
 namespace megatron::tokenizer {
 namespace {
@@ -13,11 +15,19 @@ constexpr std::uint32_t kNone = BpeMerges::kNone;
 class CharBpe final : public WordModel {
  public:
   CharBpe(const BpeFile& file, const Unreachable& unreachable)
-      : file_(file), unreachable_(unreachable), merges_(file.merges), fallback_(file.vocabulary) {
+      : file_(file),
+        unreachable_(unreachable),
+        merges_(file.merges),
+        fallback_(file.vocabulary),
+        cache_(std::make_unique<WordCache>()) {
     for (unsigned char b = 0; b < 128; ++b) {
       const char c = static_cast<char>(b);
       ascii_[b] = file.vocabulary.find({&c, 1}).value_or(kNone);
     }
+    may_cut_ = file.prefix.empty() && file.suffix.empty();  // these depend on where a character stands in its word
+    for (const BpeMerge& merge : file.merges)
+      if (may_cut_) joints_.add(file.vocabulary.text(merge.left), file.vocabulary.text(merge.right));
+    unknown_are_bytes_ = may_cut_ && all_unknown_are_bytes();
   }
 
   void encode(std::string_view word, std::vector<std::int64_t>& ids) const override {
@@ -25,25 +35,47 @@ class CharBpe final : public WordModel {
       const auto whole = file_.vocabulary.find(word);
       if (whole && !(*whole < unreachable_.size() && unreachable_[*whole])) return ids.push_back(*whole);
     }
+    for (std::size_t begin = 0, end = 0; begin < word.size(); begin = end) {
+      end = may_cut_ ? part_end(word, begin) : word.size();
+      cache_->append(word.substr(begin, end - begin), 0, ids,
+                     [this](std::string_view part, auto& to) { merge(part, to); });
+    }
+  }
+
+ private:
+  void merge(std::string_view part, std::vector<std::int64_t>& ids) const {
     std::vector<std::uint32_t> symbols;
-    symbols.reserve(word.size());
-    spell(word, symbols);
+    symbols.reserve(part.size());
+    spell(part, symbols);
     const std::size_t count = merges_.merge(symbols.data(), symbols.size());
     ids.insert(ids.end(), symbols.begin(), symbols.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
-  bool may_cut_before(std::string_view mark) const override {
-    if (file_.whole_words_first || !file_.prefix.empty() || !file_.suffix.empty() || !file_.vocabulary.find(mark))
-      return false;
-    for (const BpeMerge& merge : file_.merges) {
-      const std::string_view text = file_.vocabulary.text(merge.merged);
-      for (std::size_t at = text.find(mark); at != std::string_view::npos; at = text.find(mark, at + mark.size()))
-        if (at > 0 && !text.substr(0, at).ends_with(mark)) return false;
-    }
-    return true;
+  /// The next place behind `begin` that no merge reaches over.
+  std::size_t part_end(std::string_view word, std::size_t begin) const {
+    std::size_t end = joints_.part_end(word, begin);
+    if (unknown_are_bytes_) return end;
+    // Unknown characters fuse or vanish, so that what is beside them depends on what follows.
+    const auto known = [&](std::size_t at) {
+      return id_of(word.substr(at, character_at(word, at).length), false, false) != kNone;
+    };
+    while (end < word.size() && !(known(character_before(word, end)) && known(end))) end = joints_.part_end(word, end);
+    return end;
   }
 
- private:
+  /// Every unknown character becomes the ids of its bytes, and no merge takes these.
+  bool all_unknown_are_bytes() const {
+    std::vector<std::uint32_t> bytes;
+    for (unsigned b = 0; b < 256; ++b) {
+      const char byte = static_cast<char>(static_cast<unsigned char>(b));
+      if (!file_.byte_fallback || !fallback_.append(std::string_view(&byte, 1), bytes)) return false;
+    }
+    std::sort(bytes.begin(), bytes.end());
+    const auto is_byte = [&](std::uint32_t id) { return std::binary_search(bytes.begin(), bytes.end(), id); };
+    return std::none_of(file_.merges.begin(), file_.merges.end(),
+                        [&](const BpeMerge& m) { return is_byte(m.left) || is_byte(m.right); });
+  }
+
   std::uint32_t id_of(std::string_view character, bool first, bool last) const {
     if (file_.prefix.empty() && file_.suffix.empty())
       return character.size() == 1 && static_cast<unsigned char>(character[0]) < 128
@@ -88,6 +120,9 @@ class CharBpe final : public WordModel {
   BpeMerges merges_;
   FallbackBytes fallback_;
   std::array<std::uint32_t, 128> ascii_ = {};
+  bool may_cut_ = false, unknown_are_bytes_ = false;
+  Joints joints_;
+  std::unique_ptr<WordCache> cache_;
 };
 
 /// Reads model.merges, whose entries are "a b" or ["a", "b"].

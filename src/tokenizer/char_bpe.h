@@ -26,7 +26,8 @@ struct BpeFile {
 };
 
 /// `file` must outlive the model. Characters that are unknown vanish if nothing stands for unknown, as in HuggingFace's
-/// library. A word of n characters takes at most n log n.
+/// library. Words are cut where no merge can join the two sides (joints.h); short parts that were seen are remembered. A
+/// word of n characters takes at most n log n.
 std::unique_ptr<WordModel> make_char_bpe(const BpeFile& file, const Unreachable& unreachable);
 
 }  // namespace megatron::tokenizer

@@ -20,8 +20,6 @@
 namespace megatron::tokenizer {
 namespace {
 
-constexpr std::string_view kWordMark = "\xe2\x96\x81";  // "▁", which SentencePiece puts in front of words
-
 /// The files that make up a tokenizer; a file beside tokenizer.json that is missing is empty.
 struct Files {
   std::string path, tokenizer, config, special_map;
@@ -166,7 +164,6 @@ class HuggingFace final : public Tokenizer {
     } else {
       node["type"].refuse(str_cat("unknown model \"", type, "\"; known are BPE, Unigram, WordPiece"));
     }
-    cut_at_marks_ = model_ != nullptr && model_->may_cut_before(kWordMark);
   }
 
   /// Bytes need not be spelled if each has its id, or vanishes.
@@ -256,19 +253,8 @@ class HuggingFace final : public Tokenizer {
         if (pre_tokenizer_->ends_in_bytes())
           model_->encode(bytes_to_visible(word), ids);
         else
-          encode_word(word, ids);
+          model_->encode(word, ids);
       }
-    }
-  }
-
-  void encode_word(std::string_view word, std::vector<std::int64_t>& ids) const {
-    if (!cut_at_marks_) return model_->encode(word, ids);
-    for (std::size_t begin = 0; begin < word.size();) {
-      std::size_t end = begin;
-      while (word.substr(end).starts_with(kWordMark)) end += kWordMark.size();
-      end = std::min(word.find(kWordMark, end), word.size());
-      model_->encode(word.substr(begin, end - begin), ids);
-      begin = end;
     }
   }
 
@@ -283,7 +269,6 @@ class HuggingFace final : public Tokenizer {
   Unreachable unreachable_;
   std::unique_ptr<WordModel> model_;  // one of these two
   std::unique_ptr<ByteBpe> byte_bpe_;
-  bool cut_at_marks_ = false;
   bool spells_bytes_ = false;  // the normalizer writes bytes visibly
   std::int64_t vocab_size_ = 0;
   EndMarks ends_;

@@ -93,7 +93,13 @@ void PreTokenizer::add_bytes(const JsonNode& node) {
   if (node.boolean_or("add_prefix_space", true)) step.prepend = Prepend::always;
   step.splitter = node.boolean_or("use_regex", true) ? make_splitter(named_pattern("gpt2"), SplitBehavior::isolated)
                                                      : make_whole_splitter();
-  steps_.push_back(std::move(step));
+  // Splitting into words whose bytes are spelled is one step where neither changes the text.
+  const bool joins = !steps_.empty() && steps_.back().kind == Kind::split && step.prepend == Prepend::never &&
+                     !node.boolean_or("use_regex", true);
+  if (joins)
+    steps_.back().kind = Kind::bytes;
+  else
+    steps_.push_back(std::move(step));
 }
 
 void PreTokenizer::add_metaspace(const JsonNode& node) {

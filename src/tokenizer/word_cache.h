@@ -11,6 +11,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace megatron::tokenizer {
 
@@ -19,7 +20,7 @@ class WordCache {
   static constexpr std::size_t kMaxBytes = 16;  // of a word
   static constexpr std::size_t kMaxIds = 3;
 
-  /// A word as two numbers: its bytes, zeros behind them. Its length is kept apart.
+  /// A word as two numbers: its bytes, zeros behind them. Its length (and kind) is kept apart.
   struct Key {
     std::uint64_t low = 0, high = 0;
     std::uint32_t length = 0;
@@ -40,6 +41,26 @@ class WordCache {
       key.low = byte(0) | byte(word.size() / 2) << 8 | byte(word.size() - 1) << 16;
     }
     return key;
+  }
+
+  /// Appends the ids of `word` to `ids`: those it was seen with or, the first time, what make(word, ids) appends.
+  /// `kind` keeps words apart whose ids are made in two ways; below 8.
+  template <typename Make>
+  void append(std::string_view word, std::uint32_t kind, std::vector<std::int64_t>& ids, const Make& make) {
+    if (word.empty() || word.size() > kMaxBytes) return make(word, ids);
+    Key key = key_of(word);
+    key.length |= kind << 5;
+    if (const auto known = find(key); !known.empty()) {
+      ids.insert(ids.end(), known.begin(), known.end());
+      return;
+    }
+    const std::size_t before = ids.size();
+    make(word, ids);
+    const std::size_t count = ids.size() - before;
+    if (count == 0 || count > kMaxIds) return;
+    std::array<std::uint32_t, kMaxIds> made{};
+    for (std::size_t i = 0; i < count; ++i) made[i] = static_cast<std::uint32_t>(ids[before + i]);
+    insert(key, std::span(made).first(count));
   }
 
   WordCache() : slots_(std::make_unique<Slot[]>(kSlots)) {}

@@ -19,8 +19,6 @@ class WordModel {
   virtual ~WordModel() = default;
   /// Appends the ids of `word`, which is not empty.
   virtual void encode(std::string_view word, std::vector<std::int64_t>& ids) const = 0;
-  /// True if the ids of a text are those of its words, cut in front of every `mark` that follows something else.
-  virtual bool may_cut_before(std::string_view mark) const { return mark.empty(); }
 };
 
 /// Ids that no text may become, because they are control tokens; indexed by id.

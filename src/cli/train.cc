@@ -41,8 +41,10 @@ class PeakMemory {
   metrics::MemoryByKind by_kind_;
 };
 
-train::Process make_process(config::ParsedRun& parsed, metrics::Console& console, bool print) {
+train::Process make_process(config::ParsedRun& parsed, metrics::Console& console, bool print,
+                            const std::atomic<int>& stop_signal) {
   train::Process process;
+  process.stop_signal = &stop_signal;
   process.tokenizer = train::create_tokenizer(parsed.spec);
   if (process.tokenizer != nullptr) take_vocabulary(parsed, *process.tokenizer);
   process.run = parsed.spec;
@@ -50,8 +52,8 @@ train::Process make_process(config::ParsedRun& parsed, metrics::Console& console
   if (print) console.line("opening the data");
   std::function<void(const std::string&)> say;
   if (print) say = [&console](const std::string& line) { console.line(line); };
-  process.data =
-      train::open_datasets(process.run, process.tokenizer.get(), data::requested_samples(process.run.batch), say);
+  process.data = train::open_datasets(process.run, process.tokenizer.get(), data::requested_samples(process.run.batch),
+                                      say, process.stop_signal);
   if (print) console.line(process.data.report.five_lines());
   return process;
 }
@@ -133,11 +135,13 @@ int run_train(Arguments args) {
   std::unique_ptr<comm::World> world;
   try {
     train::check_thread_ranks(parsed.spec);
-    process = make_process(parsed, console, print);
-    process.stop_signal = &signals.flag();
+    process = make_process(parsed, console, print, signals.flag());
     // A file that cannot be written is told before anything has been trained.
     if (print) check_outputs(process.run);
     world = train::create_world(process.run, process.stop_signal, [&signals] { signals.finish(); });
+  } catch (const train::Interrupted& stop) {
+    if (print) console.line(str_cat(stop.what(), "; the same command goes on with the tokens made so far"));
+    return 128 + stop.signal();
   } catch (const Error& error) {
     return tell_once(error, &signals.flag());
   }

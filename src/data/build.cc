@@ -116,6 +116,7 @@ spec::DataSpec with_files(const spec::DataSpec& given, const BuildOptions& optio
   raw.workers = options.num_threads;
   raw.say = options.say;
   raw.report = options.progress;
+  raw.interrupt = options.interrupt;
   spec.data_path = tokenize_raw_text(raw, *options.tokenizer);
   spec.train_data.clear();
   return spec;

@@ -40,6 +40,8 @@ struct BuildOptions {
   /// What raw text is told with: a line, and how far its tokens are.
   std::function<void(const std::string&)> say;
   std::function<void(const PreprocessProgress&)> progress;
+  /// Called often while raw text is made into tokens or waited for; what it throws ends the work.
+  std::function<void()> interrupt;
 };
 
 /// One file's part in one split.

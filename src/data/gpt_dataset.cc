@@ -39,6 +39,7 @@ std::vector<std::int64_t> GptDataset::text(std::int64_t sample, std::vector<std:
     const std::int64_t sequence = index_.documents[document];
     const std::int64_t begin = document == first ? index_.sample_offset[sample] : 0;
     const std::int64_t end = document == last ? index_.sample_offset[sample + 1] + x : source_->length(sequence);
+    MEGATRON_CHECK(begin <= end && at + end - begin <= std::ssize(tokens), "sample ", sample, " is too long");
     source_->read(sequence, begin, end - begin, tokens.data() + at);
     at += end - begin;
     if (document < last) joins.push_back(at);

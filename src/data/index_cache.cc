@@ -47,19 +47,32 @@ bool follows(const GptIndex& index, std::int64_t k, const GptIndexConfig& config
   return !config.drop_last_partial && k + 1 == index.plan.num_samples && index.sample_document[k + 1] == documents - 1;
 }
 
-/// Every entry names something that is there.
-bool within(const GptIndex& index, const IndexRange& range) {
+/// From the start of sample k to that of the next, or some larger number than `most`.
+std::int64_t tokens_between(const GptIndex& index, std::int64_t k, std::int64_t most, const Length& length) {
+  const std::int64_t last = index.sample_document[k + 1];
+  std::int64_t document = index.sample_document[k], tokens = index.sample_offset[k + 1] - index.sample_offset[k];
+  if (document > last) return most + 1;
+  for (; document < last && tokens <= most; ++document) tokens += length(index.documents[document]);
+  return tokens < 0 ? most + 1 : tokens;
+}
+
+/// Every entry names something that is there, and no sample is longer than the rule says.
+bool within(const GptIndex& index, const IndexRange& range, const GptIndexConfig& config, const Length& length) {
   for (std::int64_t i = 0; i < index.documents.size(); ++i)
     if (index.documents[i] < range.begin || index.documents[i] >= range.end) return false;
-  for (std::int64_t i = 0; i < index.sample_document.size(); ++i)
-    if (index.sample_document[i] < 0 || index.sample_document[i] >= index.documents.size()) return false;
+  for (std::int64_t i = 0; i < index.sample_document.size(); ++i) {
+    const std::int64_t document = index.sample_document[i], offset = index.sample_offset[i];
+    if (document < 0 || document >= index.documents.size()) return false;
+    if (offset < 0 || offset > length(index.documents[document])) return false;
+    if (i > 0 && tokens_between(index, i - 1, config.seq_length, length) > config.seq_length) return false;
+  }
   for (std::int64_t i = 0; i < index.order.size(); ++i)
     if (index.order[i] < 0 || index.order[i] >= index.plan.num_samples) return false;
   return true;
 }
 
 bool fits(const GptIndex& index, const GptIndexConfig& config, const IndexRange& range, const Length& length) {
-  if (!within(index, range)) return false;
+  if (!within(index, range, config, length)) return false;
   if (index.sample_document[0] != 0 || index.sample_offset[0] != 0) return false;
   const std::int64_t samples = index.plan.num_samples, checked = std::min(samples, kCheckedSamples);
   for (std::int64_t i = 0; i < checked; ++i) {

@@ -121,8 +121,8 @@ class IndexedDatasetWriter {
   void add_documents(const IndexedDataset& other, std::int64_t first, std::int64_t last);
   /// Syncs to disk what has been added and says where that ends.
   WriterPosition checkpoint();
-  /// The temporary files outlive the object.
-  void keep();
+  /// Whether the temporary files outlive the object.
+  void keep(bool kept = true);
   /// Writes the index and syncs; nothing may be added afterwards. `publish` then renames.
   void seal();
   void publish();

@@ -16,11 +16,15 @@ void narrow(std::span<const std::int64_t> tokens, TokenType type, std::vector<st
   std::byte* to = out.data() + start;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto value = static_cast<T>(tokens[i]);
-    if (static_cast<std::int64_t>(value) != tokens[i])
+    if (static_cast<std::int64_t>(value) != tokens[i]) {
+      out.resize(start);
       throw Error(str_cat("token id ", tokens[i], " does not fit into ", token_type_name(type)));
+    }
     std::memcpy(to + i * sizeof(T), &value, sizeof(T));
   }
 }
+
+bool continues(const WriterPosition& from) { return from.boundaries > 0; }
 
 }  // namespace
 
@@ -53,12 +57,16 @@ IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType 
       num_sequences_(from.sequences),
       num_tokens_(from.tokens),
       num_boundaries_(from.boundaries),
-      bin_(prefix + ".bin", from.tokens * token_type_size(type)),
+      // Should one of them not open, the others keep what they hold.
+      bin_(prefix + ".bin", from.tokens * token_type_size(type), continues(from)),
       idx_(prefix + ".idx"),
-      lengths_(prefix + ".idx.lengths", from.sequences * static_cast<std::int64_t>(sizeof(std::int32_t))),
-      boundaries_(prefix + ".idx.documents", from.boundaries * static_cast<std::int64_t>(sizeof(std::int64_t))),
-      modes_(prefix + ".idx.modes", multimodal ? from.sequences : 0) {
-  if (num_boundaries_ > 0) return;
+      lengths_(prefix + ".idx.lengths", from.sequences * static_cast<std::int64_t>(sizeof(std::int32_t)),
+               continues(from)),
+      boundaries_(prefix + ".idx.documents", from.boundaries * static_cast<std::int64_t>(sizeof(std::int64_t)),
+                  continues(from)),
+      modes_(prefix + ".idx.modes", multimodal ? from.sequences : 0, continues(from)) {
+  keep(false);
+  if (continues(from)) return;
   boundaries_.write_value(std::int64_t{0});
   num_boundaries_ = 1;
 }
@@ -128,8 +136,8 @@ WriterPosition IndexedDatasetWriter::checkpoint() {
   return {num_sequences_, num_tokens_, num_boundaries_};
 }
 
-void IndexedDatasetWriter::keep() {
-  for (OutputFile* file : {&bin_, &idx_, &lengths_, &boundaries_, &modes_}) file->keep();
+void IndexedDatasetWriter::keep(bool kept) {
+  for (OutputFile* file : {&bin_, &idx_, &lengths_, &boundaries_, &modes_}) file->keep(kept);
 }
 
 void IndexedDatasetWriter::write_index() {

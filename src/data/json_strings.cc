@@ -109,12 +109,54 @@ class Picker : public nlohmann::json_sax<nlohmann::json> {
   std::string error_;
 };
 
+/// The number that JSON's grammar finds at the beginning of `text`; empty: none.
+std::string_view leading_number(std::string_view text) {
+  std::size_t at = text.starts_with('-') ? 1 : 0;
+  const auto digits = [&] {
+    const std::size_t before = at;
+    while (at < text.size() && text[at] >= '0' && text[at] <= '9') ++at;
+    return at > before;
+  };
+  const bool zero = at < text.size() && text[at] == '0';
+  if (zero ? (++at, false) : !digits()) return {};
+  std::size_t end = at;
+  if (at < text.size() && text[at] == '.' && (++at, digits())) end = at;
+  at = end;
+  if (at < text.size() && (text[at] == 'e' || text[at] == 'E')) {
+    ++at;
+    if (at < text.size() && (text[at] == '+' || text[at] == '-')) ++at;
+    if (digits()) end = at;
+  }
+  return text.substr(0, end);
+}
+
+/// Numbers of the line, whose values nobody asks for, as zeros of the same length: the parser refuses large ones.
+std::string with_small_numbers(std::string_view line) {
+  std::string out(line);
+  bool in_string = false;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (in_string && out[i] == '\\')
+      ++i;
+    else if (out[i] == '"')
+      in_string = !in_string;
+    else if (const std::size_t size = in_string ? 0 : leading_number(std::string_view(out).substr(i)).size();
+             size > 0) {
+      // 0.000…: the place of what follows stays what it was.
+      for (std::size_t k = 0; k < size; ++k) out[i + k] = k == 1 && size > 2 ? '.' : '0';
+      if (size == 2) out[i] = '1';
+      i += size - 1;
+    }
+  }
+  return out;
+}
+
 std::vector<std::string> judge(std::string_view line, const std::vector<std::string>& keys) {
   // The parser would take a zero byte for the end of the line.
   if (const std::size_t zero = line.find('\0'); zero != std::string_view::npos)
     throw BadLine(kNotJson, str_cat("invalid JSON at byte ", zero + 1, ": zero byte"));
+  const std::string small = with_small_numbers(line);
   Picker picker(keys);
-  nlohmann::json::sax_parse(line.begin(), line.end(), &picker);
+  nlohmann::json::sax_parse(small, &picker);
   return picker.take();
 }
 

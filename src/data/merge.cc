@@ -24,7 +24,10 @@ bool same_dataset(const std::string& a, const std::string& b) {
 WrittenDataset publish(IndexedDatasetWriter& writer, const std::string& prefix, std::int64_t documents,
                        const std::optional<std::string>& stamp) {
   writer.seal();
-  if (stamp) write_stamp(prefix, *stamp);
+  if (stamp)
+    write_stamp(prefix, *stamp);
+  else
+    fs::remove(stamp_path(prefix));  // of what stood there before
   writer.publish();
   return {prefix, documents, writer.num_sequences(), writer.num_tokens()};
 }
@@ -70,9 +73,7 @@ WrittenDataset merge_datasets(const std::vector<std::string>& inputs, const std:
     if (multimodal != dataset.has_modes() && dataset.num_sequences() > 0)
       throw ConfigError(str_cat(input, multimodal ? ": has no modes, but --multimodal is given"
                                                   : ": has modes; give --multimodal to keep them"));
-    if (read_stamp(input) != stamp)
-      throw ConfigError(str_cat(input, ": its tokenizer is not that of ", inputs[0], " (compare ", stamp_path(input),
-                                " and ", stamp_path(inputs[0]), ")"));
+    check_same_stamp(inputs[0], input);
     if (!writer) writer = std::make_unique<IndexedDatasetWriter>(output_prefix, dataset.type(), multimodal);
     writer->add_dataset(dataset);
     documents += dataset.num_documents();

@@ -22,13 +22,14 @@ constexpr std::size_t kBufferBytes = 1 << 20;
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path, std::int64_t kept_bytes) : path_(path), temporary_(path + ".tmp") {
+OutputFile::OutputFile(const std::string& path, std::int64_t kept_bytes, bool keep)
+    : path_(path), temporary_(path + ".tmp"), kept_(keep) {
   try {
     open_locked();
     struct stat info {};
     if (::fstat(fd_, &info) != 0) fail(temporary_, 0, "examine");
     if (info.st_size < kept_bytes)
-      throw IoError(str_cat(temporary_, ": expected at least ", kept_bytes, " bytes, found ", info.st_size));
+      throw FileShort(str_cat(temporary_, ": expected at least ", kept_bytes, " bytes, found ", info.st_size));
     if (::ftruncate(fd_, kept_bytes) != 0) fail(temporary_, kept_bytes, "cut");
     if (::lseek(fd_, kept_bytes, SEEK_SET) != kept_bytes) fail(temporary_, kept_bytes, "seek");
   } catch (...) {

@@ -18,11 +18,17 @@ class FileBusy : public IoError {
   using IoError::IoError;
 };
 
+/// The temporary file does not hold what it is to continue.
+class FileShort : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 class OutputFile {
  public:
-  /// Opens PATH.tmp for writing (and reading back), cut to its first `kept_bytes`. Throws IoError; also when the file
-  /// is shorter than that; FileBusy when another process writes it.
-  explicit OutputFile(const std::string& path, std::int64_t kept_bytes = 0);
+  /// Opens PATH.tmp for writing (and reading back), cut to its first `kept_bytes`. Throws IoError; FileShort when the
+  /// file has fewer; FileBusy when another process writes it.
+  explicit OutputFile(const std::string& path, std::int64_t kept_bytes = 0, bool keep = false);
   /// Removes the temporary file unless it was committed or is to be kept.
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -43,8 +49,8 @@ class OutputFile {
   void sync();
   /// Renames to the final name; call `sync` before.
   void commit();
-  /// The temporary file outlives the object, for a later run that continues.
-  void keep() { kept_ = true; }
+  /// Whether the temporary file outlives the object, for a later run that continues.
+  void keep(bool kept = true) { kept_ = kept; }
 
  private:
   void open_locked();

@@ -33,6 +33,12 @@ void check_config(const PreprocessConfig& config, const tokenizer::Tokenizer& to
                                 " are given by --json-keys"));
 }
 
+/// A bad line ends a strict run.
+class StrictStop : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 /// The data sets of all keys, and how far they have come.
 class Output {
  public:
@@ -47,56 +53,58 @@ class Output {
   const PreprocessState& state() const { return state_; }
   PreprocessProgress& progress() { return state_.progress; }
 
-  /// Throws IoError for a bad line of a strict run.
+  /// Throws StrictStop for a bad line of a strict run.
   void add(const EncodedBlock& block, const std::string& path) {
     PreprocessProgress& progress = state_.progress;
     const std::int64_t lines_before = block.file == state_.file ? state_.lines : 0;
     for (const SkippedLine& skipped : block.skipped) {
       if (!config_.lenient) {
         remove_state(config_.output_prefix);  // the input must change: what was secured is of no use
-        throw IoError(str_cat(path, ":", lines_before + skipped.line, ": ", skipped.reason));
+        throw StrictStop(str_cat(path, ":", lines_before + skipped.line, ": ", skipped.reason));
       }
       ++progress.skipped[skipped.kind];
       if (progress.skipped_lines.size() < kKeptReasons)
         progress.skipped_lines.push_back(str_cat(path, ":", lines_before + skipped.line, ": ", skipped.reason));
     }
-    try {
-      for (std::size_t k = 0; k < writers_.size(); ++k) write(block.keys[k], *writers_[k]);
-      state_.file = block.file;
-      state_.lines = lines_before + block.lines;
-      state_.offset = block.end_offset;
-      progress.documents += block.documents;
-      progress.bytes += block.text_bytes;
-      progress.input_done = block.input_done;
-      progress.tokens = 0;
-      for (const auto& writer : writers_) progress.tokens += writer->num_tokens();
-      if (!key_.empty() && progress.bytes - secured_bytes_ >= config_.resume_bytes) secure();
-    } catch (const IoError& error) {
-      give_up(error);
-    }
+    for (std::size_t k = 0; k < writers_.size(); ++k) write(block.keys[k], *writers_[k]);
+    state_.file = block.file;
+    state_.lines = lines_before + block.lines;
+    state_.offset = block.end_offset;
+    progress.documents += block.documents;
+    progress.bytes += block.text_bytes;
+    progress.input_done = block.input_done;
+    progress.tokens = 0;
+    for (const auto& writer : writers_) progress.tokens += writer->num_tokens();
+    if (!key_.empty() && progress.bytes - secured_bytes_ >= config_.resume_bytes) secure();
   }
 
   void finish() {
-    try {
-      for (const auto& writer : writers_) writer->seal();
-      const std::string stamp = tokenizer_stamp(tokenizer_, config_.append_eod);
-      for (std::size_t k = 0; k < writers_.size(); ++k) {
-        write_stamp(output_name(config_.output_prefix, config_.json_keys[k]), stamp);
-        writers_[k]->publish();
-      }
-    } catch (const IoError& error) {
-      give_up(error);
+    for (const auto& writer : writers_) writer->seal();
+    const std::string stamp = tokenizer_stamp(tokenizer_, config_.append_eod);
+    for (std::size_t k = 0; k < writers_.size(); ++k) {
+      write_stamp(output_name(config_.output_prefix, config_.json_keys[k]), stamp);
+      writers_[k]->publish();
     }
     remove_state(config_.output_prefix);
+  }
+
+  /// What was secured outlives the object. Returns what to say of it.
+  std::string keep() {
+    if (!secured_) return "";
+    for (const auto& writer : writers_) writer->keep();
+    return str_cat("; ", config_.output_prefix, "*.tmp keep what is done: the same command continues there");
   }
 
  private:
   bool continues(const PreprocessState& found, TokenType type) {
     try {
       open_writers(found.writers, type);
-    } catch (const IoError&) {
-      writers_.clear();  // the files are gone or shorter
+    } catch (const FileShort&) {
+      writers_.clear();  // nothing to continue
       return false;
+    } catch (...) {
+      for (const auto& writer : writers_) writer->keep();
+      throw;
     }
     state_ = found;
     PreprocessProgress& progress = state_.progress;
@@ -131,13 +139,6 @@ class Output {
     save_state(config_.output_prefix, key_, state_);
     secured_bytes_ = state_.progress.bytes;
     secured_ = true;
-  }
-
-  [[noreturn]] void give_up(const IoError& error) {
-    if (!secured_) throw error;
-    for (const auto& writer : writers_) writer->keep();
-    throw IoError(str_cat(error.what(), "; ", config_.output_prefix,
-                          "*.tmp keep what is done: the same command continues there"));
   }
 
   const PreprocessConfig& config_;
@@ -253,14 +254,23 @@ PreprocessProgress preprocess(const PreprocessConfig& config, const tokenizer::T
   check_config(config, tokenizer);
   const TokenType type = optimal_token_type(tokenizer.vocab_size());
   Output output(config, tokenizer, type);
-  Pipeline(config, tokenizer, type, output).run(report);
-  PreprocessProgress& progress = output.progress();
-  if (progress.documents == 0) {
-    const std::string first = progress.skipped_lines.empty() ? "" : "; " + progress.skipped_lines[0];
-    throw IoError(str_cat(config.inputs[0], ": the input holds no documents", first));
+  try {
+    Pipeline(config, tokenizer, type, output).run(report);
+    const PreprocessProgress& progress = output.progress();
+    if (progress.documents == 0) {
+      const std::string first = progress.skipped_lines.empty() ? "" : "; " + progress.skipped_lines[0];
+      throw StrictStop(str_cat(config.inputs[0], ": the input holds no documents", first));
+    }
+    output.finish();
+  } catch (const StrictStop&) {
+    throw;
+  } catch (const IoError& error) {
+    throw IoError(error.what() + output.keep());
+  } catch (...) {
+    output.keep();
+    throw;
   }
-  output.finish();
-  return progress;
+  return output.progress();
 }
 
 }  // namespace megatron::data

@@ -8,16 +8,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "base/check.h"
 #include "base/mapped_file.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
 #include "data/byte_source.h"
+#include "data/corpus.h"
 #include "data/output_file.h"
 #include "tokenizer/identity.h"
 
@@ -34,21 +37,37 @@ bool holds_text(const std::string& path) {
 }
 
 /// An exclusive lock that a process waits for; released by the destructor or when the process dies.
-class FolderLock {
+class FileLock {
  public:
-  FolderLock(const std::string& path, const std::function<void(const std::string&)>& say) {
+  FileLock(const std::string& path, const RawTextConfig& config) : path_(path) {
     fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd_ < 0) throw IoError(str_cat(path, ": cannot create: ", std::strerror(errno)));
-    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
-    if (say) say("another run tokenises the same text: waiting for it");
-    while (::flock(fd_, LOCK_EX) != 0 && errno == EINTR) {
+    try {
+      if (taken()) return;
+      if (config.say) config.say("another run tokenises the same text: waiting for it");
+      do {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        if (config.interrupt) config.interrupt();
+      } while (!taken());
+    } catch (...) {
+      ::close(fd_);
+      throw;
     }
   }
-  ~FolderLock() { ::close(fd_); }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
+  ~FileLock() { ::close(fd_); }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
 
  private:
+  bool taken() const {
+    if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) return true;
+    if (errno == EWOULDBLOCK || errno == EINTR) return false;
+    throw IoError(str_cat(path_, ": the file system has no locks (", std::strerror(errno),
+                          "), by which runs keep apart; choose another --data-cache-path or prepare the text with "
+                          "megatron preprocess"));
+  }
+
+  std::string path_;
   int fd_ = -1;
 };
 
@@ -71,8 +90,7 @@ std::string content_of(const std::vector<std::string>& files, int workers) {
       digests[static_cast<std::size_t>(i)] = tokenizer::content_digest(std::span(&piece, 1));
     });
     // Whether a file is packed, and text or JSON Lines, is in its name.
-    parts.push_back(str_cat(file.size(),
-                            holds_text(path) && uncompressed_name(path).ends_with(".txt") ? " text" : " json",
+    parts.push_back(str_cat(file.size(), corpus_kind(path) == CorpusKind::text ? " text" : " json",
                             path.substr(uncompressed_name(path).size())));
     parts.insert(parts.end(), digests.begin(), digests.end());
   }
@@ -160,13 +178,16 @@ std::vector<std::string> tokenize_raw_text(const RawTextConfig& config, const to
   std::vector<std::string> prefixes;
   for (const std::string& key : config.json_keys) prefixes.push_back(output_name(work.output_prefix, key));
   const auto all_there = [&] { return std::all_of(prefixes.begin(), prefixes.end(), complete); };
-  const FolderLock lock(work.output_prefix + ".lock", config.say);
+  const FileLock lock(work.output_prefix + ".lock", config);
   if (all_there()) {
     if (config.say) config.say(str_cat("using the tokens in ", work.output_prefix));
     return prefixes;
   }
   if (config.say) config.say(str_cat("tokenising ", files.size(), " files into ", work.output_prefix));
-  preprocess(work, tokenizer, config.report);
+  preprocess(work, tokenizer, [&](const PreprocessProgress& progress) {
+    if (config.interrupt) config.interrupt();
+    if (config.report) config.report(progress);
+  });
   return prefixes;
 }
 

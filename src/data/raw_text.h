@@ -18,6 +18,7 @@ struct RawTextConfig {
   int workers = 1;
   std::function<void(const std::string& line)> say;                // one line on what happens
   std::function<void(const PreprocessProgress& progress)> report;  // now and then while text is tokenised
+  std::function<void()> interrupt;  // often while text is tokenised or another run waited for; may throw to end that
 };
 
 /// The files behind `sources`: files as given; of folders, with all below them, those whose names end in .jsonl, .json,

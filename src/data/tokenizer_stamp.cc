@@ -14,9 +14,27 @@ using Json = nlohmann::ordered_json;
 
 Json end_of(const tokenizer::Tokenizer& tokenizer) { return tokenizer.eod() ? Json(*tokenizer.eod()) : Json(nullptr); }
 
-std::string describe(const std::string& type, const Json& vocab_size, const Json& eod, const std::string& hash) {
-  return str_cat(type, " with ", vocab_size.dump(), " ids, end of document ", eod.is_null() ? "none" : eod.dump(),
-                 ", hash ", hash.substr(0, 8));
+struct Stamp {
+  std::string type, hash;
+  Json vocab_size, eod;
+  bool append_eod = false;
+
+  std::string describe() const {
+    return str_cat(type, " with ", vocab_size.dump(), " ids, end of document ", eod.is_null() ? "none" : eod.dump(),
+                   ", hash ", hash.substr(0, 8));
+  }
+};
+
+std::optional<Stamp> parsed_stamp(const std::string& prefix) {
+  const std::optional<std::string> text = read_stamp(prefix);
+  if (!text) return {};
+  try {
+    const Json json = Json::parse(*text);
+    return Stamp{json.at("type").get<std::string>(), json.at("hash").get<std::string>(), json.at("vocab_size"),
+                 json.at("eod"), json.at("append_eod").get<bool>()};
+  } catch (const nlohmann::json::exception& error) {
+    throw IoError(str_cat(stamp_path(prefix), ": is damaged: ", error.what()));
+  }
 }
 
 }  // namespace
@@ -47,28 +65,29 @@ void write_stamp(const std::string& prefix, const std::string& text) {
   file.commit();
 }
 
+void check_same_stamp(const std::string& first, const std::string& other) {
+  const std::optional<Stamp> a = parsed_stamp(first), b = parsed_stamp(other);
+  if (!a && !b) return;
+  if (!a || !b)
+    throw ConfigError(str_cat(other, ": ", b ? "has" : "lacks", " a ", stamp_path(other), ", unlike ", first,
+                              ": whether one tokenizer made both is not known"));
+  if (a->hash != b->hash)
+    throw ConfigError(
+        str_cat(other, ": its tokenizer, ", b->describe(), ", is not that of ", first, ", ", a->describe()));
+  if (a->append_eod != b->append_eod)
+    throw ConfigError(str_cat(other, ": its documents have ", b->append_eod ? "an" : "no",
+                              " end-of-document id, unlike those of ", first));
+}
+
 void check_stamp(const std::string& prefix, const tokenizer::Tokenizer& tokenizer) {
-  const std::optional<std::string> text = read_stamp(prefix);
-  if (!text) return;
-  std::string hash, type;
-  Json vocab_size, eod;
-  try {
-    const Json json = Json::parse(*text);
-    hash = json.at("hash").get<std::string>();
-    type = json.at("type").get<std::string>();
-    vocab_size = json.at("vocab_size");
-    eod = json.at("eod");
-  } catch (const nlohmann::json::exception& error) {
-    throw IoError(str_cat(stamp_path(prefix), ": is damaged: ", error.what()));
-  }
-  const std::string hash_here = tokenizer.identity_hash();
-  if (hash == hash_here) return;
-  if (type == "NullTokenizer" && tokenizer.type() == type && eod == end_of(tokenizer)) return;
-  throw ConfigError(
-      str_cat("--tokenizer-type ", tokenizer.type(), ": ", prefix,
-              " was made by another tokenizer: ", describe(type, vocab_size, eod, hash), "; now ",
-              describe(std::string(tokenizer.type()), Json(tokenizer.vocab_size()), end_of(tokenizer), hash_here),
-              "; if the ids are the same nevertheless, remove ", stamp_path(prefix)));
+  const std::optional<Stamp> made = parsed_stamp(prefix);
+  if (!made || made->hash == tokenizer.identity_hash()) return;
+  if (made->type == "NullTokenizer" && tokenizer.type() == made->type && made->eod == end_of(tokenizer)) return;
+  const Stamp own = {std::string(tokenizer.type()), tokenizer.identity_hash(), Json(tokenizer.vocab_size()),
+                     end_of(tokenizer)};
+  throw ConfigError(str_cat("--tokenizer-type ", tokenizer.type(), ": ", prefix,
+                            " was made by another tokenizer: ", made->describe(), "; now ", own.describe(),
+                            "; if the ids are the same nevertheless, remove ", stamp_path(prefix)));
 }
 
 }  // namespace megatron::data

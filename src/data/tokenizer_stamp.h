@@ -19,6 +19,10 @@ std::optional<std::string> read_stamp(const std::string& prefix);
 /// Writes `text` beside a data set: temporary name, sync, rename. Throws IoError.
 void write_stamp(const std::string& prefix, const std::string& text);
 
+/// Throws ConfigError unless both data sets have a stamp of the same tokenizer (by its hash, wherever its files are)
+/// with ends of documents treated alike, or none has one.
+void check_same_stamp(const std::string& first, const std::string& other);
+
 /// Throws ConfigError naming both tokenizers when the data set was made by another one. Null tokenizers, whose text is
 /// ids, are equal if their ends of document are.
 void check_stamp(const std::string& prefix, const tokenizer::Tokenizer& tokenizer);

@@ -9,6 +9,7 @@
 #include "optim/parameter_shards.h"
 #include "spec/model_count.h"
 #include "train/machine.h"
+#include "train/signals.h"
 
 namespace megatron::train {
 namespace {
@@ -99,7 +100,7 @@ std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec
 
 data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenizer* tokenizer,
                              const data::RequestedSamples& requested,
-                             const std::function<void(const std::string&)>& say) {
+                             const std::function<void(const std::string&)>& say, const std::atomic<int>* stop_signal) {
   data::BuildOptions options;
   options.seq_length = run.model.seq_length;
   options.seed = run.numerics.seed;
@@ -109,6 +110,9 @@ data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenize
   options.num_threads = usable_cores();
   options.say = say;
   if (say) options.progress = tokenising_progress(say);
+  options.interrupt = [stop_signal] {
+    if (const int signal = stop_signal == nullptr ? 0 : stop_signal->load(); signal != 0) throw Interrupted(signal);
+  };
   return data::build_datasets(run.data, options);
 }
 

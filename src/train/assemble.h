@@ -34,10 +34,11 @@ std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::a
 std::shared_ptr<const tokenizer::Tokenizer> create_tokenizer(const spec::RunSpec& run);
 
 /// Opens the data of the run for `requested` samples; ids at or above the vocabulary are refused. `say` (may be empty)
-/// hears how far raw text is tokenised.
+/// hears how far raw text is tokenised; `stop_signal` (may be null) ends that: throws Interrupted once it is not 0.
 data::Datasets open_datasets(const spec::RunSpec& run, const tokenizer::Tokenizer* tokenizer,
                              const data::RequestedSamples& requested,
-                             const std::function<void(const std::string&)>& say = {});
+                             const std::function<void(const std::string&)>& say = {},
+                             const std::atomic<int>* stop_signal = nullptr);
 
 /// What the ranks of one process share. Read-only while they run.
 struct Process {

@@ -58,6 +58,9 @@ SignalWatcher::~SignalWatcher() {
   pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
 }
 
+Interrupted::Interrupted(int signal)
+    : Error(str_cat("stopped by ", signal_name(signal), " before the first step")), signal_(signal) {}
+
 void SignalWatcher::watch() {
   for (;;) {
     pollfd descriptors[2] = {{signal_descriptor_, POLLIN, 0}, {wake_[0], POLLIN, 0}};

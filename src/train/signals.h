@@ -5,6 +5,8 @@
 #include <string>
 #include <thread>
 
+#include "base/check.h"
+
 namespace megatron::train {
 
 /// From construction to destruction SIGTERM, SIGINT and SIGUSR1 are blocked in the constructing thread and in all
@@ -35,6 +37,16 @@ class SignalWatcher {
   int wake_[2] = {-1, -1};
   int signal_descriptor_ = -1;
   std::thread thread_;
+};
+
+/// Work before the first step was ended by a signal.
+class Interrupted : public Error {
+ public:
+  explicit Interrupted(int signal);
+  int signal() const { return signal_; }
+
+ private:
+  int signal_;
 };
 
 /// "SIGTERM", "SIGINT", "SIGUSR1", or the number.

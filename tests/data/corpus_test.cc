@@ -90,6 +90,18 @@ TEST(JsonStrings, TakesAnythingThatIsJson) {
   EXPECT_EQ(reason(R"({"text": "a", "n": 01})").substr(0, 20), "invalid JSON at byte");
 }
 
+TEST(JsonStrings, NumbersOfAnySize) {
+  for (const char* number :
+       {"1e999", "-1e-999", "123456789012345678901234567890", "-0.5E+77777", "0", "-0", "10", "[1e999,{\"a\":2e999}]"})
+    EXPECT_EQ(json_strings(str_cat("{\"text\": \"1e999 \\\"7\", \"n\": ", number, "}"), {"text"})[0], "1e999 \"7")
+        << number;
+  for (const char* number : {"1e999x", "01e999", "-", "1e", "+1e999", ".5e999", "1.e999"})
+    EXPECT_NE(reason(str_cat("{\"text\": \"a\", \"n\": [1e999, ", number, "]}")).find("invalid JSON at byte "),
+              std::string::npos)
+        << number;
+  EXPECT_EQ(reason("{\"text\": 1e999}"), "the value of \"text\" is a number, not a string");
+}
+
 TEST(JsonStrings, SaysWhatIsWrong) {
   EXPECT_EQ(reason(R"({"content": "x", "n": 1})"), R"(missing key "text"; keys seen: "content" "n")");
   EXPECT_EQ(reason("{}"), R"(missing key "text"; keys seen: none)");

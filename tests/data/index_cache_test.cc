@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 
 #include "base/check.h"
@@ -140,6 +141,37 @@ TEST(IndexCache, WhatDoesNotFitIsBuiltAnew) {
       EXPECT_EQ(read_file(base + name), whole);
     }
   }
+}
+
+/// Entries that the spot checks pass over cannot lead a reader beyond a sample.
+TEST(IndexCache, NoDamagedEntryGetsThrough) {
+  const TemporaryFolder folder;
+  const IndexCache cache = null_cache(folder / "c", "1,0,0");
+  GptIndexConfig config;
+  config.seq_length = 8;
+  config.num_samples = 3000;
+  const IndexRange range = {0, 5000};
+  const auto length = [](std::int64_t i) { return 5 + i % 7; };
+  std::string note;
+  const auto built = [&] { return cached_gpt_index(cache, "made", SplitName::train, config, range, length, note); };
+  const GptIndex right = built();
+  ASSERT_TRUE(built().order.mapped());
+  const std::string path = folder / "c/" + data::md5("made") + "-GPTDataset-train-sample_index.npy";
+  const std::string whole = read_file(path);
+  const std::size_t header = whole.size() - 2 * 4 * 3001;
+  for (std::size_t entry = 1; entry < 3000; entry += 37)
+    for (const std::int32_t offset : {-1, 1000, 0}) {
+      std::string damaged = whole;
+      std::int32_t document = 0;
+      std::memcpy(&document, damaged.data() + header + 8 * entry, 4);
+      document -= offset == 0 ? 4 : 0;  // an earlier start: that sample is too long
+      std::memcpy(damaged.data() + header + 8 * entry, &document, 4);
+      std::memcpy(damaged.data() + header + 8 * entry + 4, &offset, 4);
+      write_file(path, damaged);
+      const GptIndex again = built();
+      EXPECT_FALSE(again.order.mapped()) << entry << " " << offset;
+      expect_equal(again, right);
+    }
 }
 
 TEST(IndexCache, AFolderThatCannotBeWrittenIsToldAndHarmless) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/check.h"
 #include "data/indexed_dataset.h"
 #include "data/preprocess.h"
@@ -101,12 +103,38 @@ TEST(MergeDatasets, RefusesWhatDoesNotFit) {
   EXPECT_NE(merge({folder / "a"}, false, "a").find("is one of the inputs"), std::string::npos);
   write_stamp(folder / "a", tokenizer_stamp(*tokenizer::create_tokenizer("ByteLevel"), true));
   write_dataset(folder / "b", kSecond);
-  EXPECT_NE(merge({folder / "a", folder / "b"}).find("b: its tokenizer is not that of"), std::string::npos);
+  EXPECT_NE(merge({folder / "a", folder / "b"}).find("whether one tokenizer made both is not known"),
+            std::string::npos);
   EXPECT_EQ(merge({folder / "modes", folder / "modes"}, true), "");
   EXPECT_EQ(IndexedDataset(folder / "out").mode(3), 2);
   std::filesystem::remove(folder / "b.bin");
   EXPECT_NE(error_of([&] { datasets_in(folder / ""); }).find("b.idx: has no .bin"), std::string::npos);
   EXPECT_NE(error_of([&] { datasets_in(folder / "nothing"); }).find("cannot be read"), std::string::npos);
+}
+
+TEST(MergeDatasets, TheTokenizerIsKnownByItsHash) {
+  const TemporaryFolder folder;
+  write_dataset(folder / "in-a", kFirst);
+  write_dataset(folder / "in-b", kSecond);
+  const std::vector<std::string> inputs = {folder / "in-a", folder / "in-b"};
+  const auto stamp = [](const char* hash, const char* path, const char* append) {
+    return str_cat(R"({"hash": ")", hash, R"(", "type": "T", "vocab_size": 9, "eod": 1, "append_eod": )", append,
+                   R"(, "identity": {"files": ")", path, R"("}})");
+  };
+  write_stamp(inputs[0], stamp("abc", "/one/place", "true"));
+  const auto merged = [&] { return error_of([&] { merge_datasets(inputs, folder / "out", false); }); };
+  EXPECT_NE(merged().find("whether one tokenizer made both is not known"), std::string::npos);
+  write_stamp(inputs[1], stamp("abd", "/one/place", "true"));
+  EXPECT_NE(merged().find("is not that of"), std::string::npos);
+  write_stamp(inputs[1], stamp("abc", "/one/place", "false"));
+  EXPECT_NE(merged().find("have no end-of-document id"), std::string::npos);
+  write_stamp(inputs[1], stamp("abc", "/another", "true"));
+  EXPECT_EQ(merged(), "");
+  EXPECT_EQ(read_stamp(folder / "out"), read_stamp(inputs[0]));
+  // Without stamps none is left of what stood there before.
+  for (const std::string& input : inputs) std::filesystem::remove(stamp_path(input));
+  EXPECT_EQ(merged(), "");
+  EXPECT_FALSE(read_stamp(folder / "out").has_value());
 }
 
 TEST(SplitDataset, ByShares) {

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <functional>
+#include <new>
 
 #include "base/check.h"
 #include "compressed.h"
@@ -100,6 +102,28 @@ TEST_F(Interrupted, TheNextRunContinuesWithTheSameBytes) {
   EXPECT_EQ(result.tokens, whole_.tokens);
   EXPECT_EQ(result.skipped, whole_.skipped);
   EXPECT_EQ(result.skipped_lines, whole_.skipped_lines);
+  expect_equal_files();
+}
+
+/// Whatever ends a run keeps what was secured, not only a kill.
+TEST_F(Interrupted, AFailureThatIsNoBadLineKeepsWhatIsDone) {
+  int reports = 0;
+  EXPECT_THROW(preprocess(config_, bytes(),
+                          [&](const PreprocessProgress&) {
+                            if (++reports == 6) throw std::bad_alloc();
+                          }),
+               std::bad_alloc);
+  EXPECT_TRUE(exists(folder_ / "out_text_document.bin.tmp"));
+  // A file that cannot be opened for now is no reason to throw away the others.
+  std::filesystem::rename(folder_ / "out_text_document.idx.documents.tmp", folder_ / "aside");
+  std::filesystem::create_directory(folder_ / "out_text_document.idx.documents.tmp");
+  EXPECT_THROW(preprocess(config_, bytes()), IoError);
+  std::filesystem::remove(folder_ / "out_text_document.idx.documents.tmp");
+  std::filesystem::rename(folder_ / "aside", folder_ / "out_text_document.idx.documents.tmp");
+  const PreprocessProgress result = preprocess(config_, bytes());
+  EXPECT_TRUE(result.resumed);
+  EXPECT_GT(result.resumed_documents, 1000);
+  EXPECT_EQ(result.documents, whole_.documents);
   expect_equal_files();
 }
 

@@ -206,6 +206,21 @@ TEST(Preprocess, LenientRunsSkipWhatTheTokenizerRefuses) {
   EXPECT_EQ(IndexedDataset(folder / "out_title_document").num_sequences(), 100);
 }
 
+/// An id that the file's type cannot hold is found while the line's bytes are being written.
+TEST(Preprocess, IdsThatDoNotFitLeaveNothingOfTheirLine) {
+  const TemporaryFolder folder;
+  write_file(folder / "bad.txt", "1 2 3\n4 3000000000 5\n6 7\n");
+  write_file(folder / "good.txt", "1 2 3\n6 7\n");
+  const auto null = tokenizer::create_tokenizer("NullTokenizer", {4'000'000'000, -1, {}});
+  for (const char* name : {"bad", "good"}) {
+    PreprocessConfig config = config_for({(folder / name) + ".txt"}, folder / name);
+    config.lenient = true;
+    EXPECT_EQ(preprocess(config, *null).documents, 2);
+  }
+  EXPECT_EQ(read_file(folder / "bad_text_document.bin"), read_file(folder / "good_text_document.bin"));
+  EXPECT_EQ(read_file(folder / "bad_text_document.idx"), read_file(folder / "good_text_document.idx"));
+}
+
 TEST(Preprocess, LenientRunsNeedAtLeastOneDocument) {
   const TemporaryFolder folder;
   write_file(folder / "a.jsonl", "{}\n");

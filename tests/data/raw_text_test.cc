@@ -1,6 +1,8 @@
 #include "data/raw_text.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -127,6 +129,27 @@ TEST_F(RawText, SeveralRunsAtOnceAndAKill) {
   }
   EXPECT_EQ(IndexedDataset(tokenize()).num_documents(), 502);
   EXPECT_TRUE(reused());
+}
+
+/// A signal ends a start that tokenises, and one that waits for another.
+TEST_F(RawText, MayBeEndedWhileItWorksAndWhileItWaits) {
+  struct Ended {};
+  config_.interrupt = [] { throw Ended(); };
+  EXPECT_THROW(tokenize(), Ended);
+  ASSERT_FALSE(said_.empty());
+  EXPECT_TRUE(said_.back().starts_with("tokenising 3 files into ")) << said_.back();
+  const std::string lock = said_.back().substr(said_.back().rfind(' ') + 1) + ".lock";
+  const int held = ::open(lock.c_str(), O_RDWR);
+  ASSERT_EQ(::flock(held, LOCK_EX | LOCK_NB), 0) << lock;
+  int asked = 0;
+  config_.interrupt = [&] {
+    if (++asked == 3) throw Ended();
+  };
+  EXPECT_THROW(tokenize(), Ended);
+  EXPECT_EQ(asked, 3);
+  EXPECT_EQ(said_.back(), "another run tokenises the same text: waiting for it");
+  ::close(held);
+  EXPECT_EQ(IndexedDataset(tokenize()).num_documents(), 502);
 }
 
 TEST_F(RawText, ABadLineIsNamedAndLeavesNothing) {

@@ -5,15 +5,16 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
 #include "cli/argument_parser.h"
 #include "cli/inspect.h"
 #include "cli/tokenizer_arguments.h"
+#include "config/text_value.h"
 #include "data/build.h"
 #include "data/index_md5.h"
+#include "train/machine.h"
 
 namespace megatron::cli {
 namespace {
@@ -84,13 +85,13 @@ std::size_t split_index(const std::string& name) {
 /// "A:B" within [0, size): samples A to B − 1.
 std::pair<std::int64_t, std::int64_t> sample_range(const Request& request, std::int64_t size) {
   if (request.samples.empty()) return {0, request.json ? 0 : std::min<std::int64_t>(size, 3)};
-  long long first = 0, last = 0;
-  int end = 0;
-  const int found = std::sscanf(request.samples.c_str(), "%lld:%lld%n", &first, &last, &end);
-  if (found != 2 || static_cast<std::size_t>(end) != request.samples.size() || first < 0 || last < first)
+  const std::size_t colon = std::min(request.samples.find(':'), request.samples.size() - 1);
+  const auto first = config::parse_integer(std::string_view(request.samples).substr(0, colon));
+  const auto last = config::parse_integer(std::string_view(request.samples).substr(colon + 1));
+  if (!first || !last || *first < 0 || *last < *first)
     throw ConfigError(str_cat("--samples ", request.samples, ": must be A:B with 0 <= A <= B"));
-  if (last > size) throw ConfigError(str_cat("--samples ", request.samples, ": there are ", size, " samples"));
-  return {first, last};
+  if (*last > size) throw ConfigError(str_cat("--samples ", request.samples, ": there are ", size, " samples"));
+  return {*first, *last};
 }
 
 Json lengths_json(const data::LengthHistogram& lengths) {
@@ -191,9 +192,9 @@ void complete(const ArgumentParser& parser, Request& request, std::vector<std::s
   if (!request.per_split_args.empty()) request.spec.per_split_data_args_path = request.per_split_args;
   if (!request.cache.empty()) request.spec.data_cache_path = request.cache;
   if (!request.surplus.empty()) {
-    char* end = nullptr;
-    request.spec.mid_level_dataset_surplus = std::strtod(request.surplus.c_str(), &end);
-    if (*end != '\0' || !(request.spec.mid_level_dataset_surplus >= 0))
+    const std::optional<double> surplus = config::parse_real(request.surplus);
+    request.spec.mid_level_dataset_surplus = surplus.value_or(0.0);
+    if (!surplus || *surplus < 0)
       errors.push_back(str_cat("--mid-level-dataset-surplus ", request.surplus, ": must be a number of at least 0"));
   }
   // Ids need no tokenizer to be looked at; any number may be one.
@@ -216,6 +217,8 @@ int inspect_data(Arguments args) {
     std::printf("%s%s\n", kHelp, tokenizer_arguments_help().c_str());
     return 0;
   }
+  for (const char* name : {"--parse-special", "--text-ends"})
+    if (parser.given(name)) errors.push_back(str_cat(name, ": changes how text becomes ids; here are ids already"));
   complete(parser, request, errors);
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   if (!request.tokenizer.type.empty()) tokenizer = request.tokenizer.create(parser, errors);
@@ -227,7 +230,7 @@ int inspect_data(Arguments args) {
   options.seq_length = request.seq_length;
   options.seed = static_cast<std::uint64_t>(request.seed);
   options.tokenizer = tokenizer.get();
-  options.num_threads = static_cast<int>(std::max(std::thread::hardware_concurrency(), 1U));
+  options.num_threads = train::usable_cores();
   options.vocab_size = tokenizer != nullptr ? tokenizer->vocab_size() : 0;
   options.say = [](const std::string& line) { std::fprintf(stderr, "%s\n", line.c_str()); };
   const std::size_t split = split_index(request.split_name);

@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -14,6 +13,7 @@
 #include "cli/command.h"
 #include "cli/tokenizer_arguments.h"
 #include "metrics/console.h"
+#include "train/machine.h"
 
 namespace megatron::cli {
 namespace {
@@ -38,7 +38,7 @@ which training notices another tokenizer. The same command after a kill continue
 struct Request {
   data::PreprocessConfig config;
   TokenizerArguments tokenizer;
-  std::int64_t workers = std::max(std::thread::hardware_concurrency(), 1U);
+  std::int64_t workers = train::usable_cores();
   std::int64_t log_interval = 0, resume_megabytes = 256;
   bool help = false;
 };

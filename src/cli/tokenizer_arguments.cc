@@ -1,6 +1,7 @@
 #include "cli/tokenizer_arguments.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -25,6 +26,27 @@ constexpr std::pair<std::string_view, tokenizer::TextEnds> kTextEnds[] = {{"none
 const auto* find_ends(std::string_view name) {
   return std::find_if(std::begin(kTextEnds), std::end(kTextEnds), [&](const auto& e) { return e.first == name; });
 }
+
+/// Which types read an option; the others do without, as in a run.
+struct ReadBy {
+  const char* name;
+  std::string_view types;
+};
+constexpr std::string_view kSentencePiece = "SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer";
+constexpr ReadBy kReadBy[] = {
+    {"--vocab-size", "NullTokenizer TikTokenizer"},
+    {"--vocab-file", "GPT2BPETokenizer"},
+    {"--merge-file", "GPT2BPETokenizer"},
+    {"--tokenizer-model",
+     "HuggingFaceTokenizer TikTokenizer SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer"},
+    {"--tiktoken-pattern", "TikTokenizer"},
+    {"--tiktoken-num-special-tokens", "TikTokenizer"},
+    {"--tokenizer-special-tokens",
+     "GPT2BPETokenizer TikTokenizer SentencePieceTokenizer GPTSentencePieceTokenizer Llama2Tokenizer"},
+    {"--vocab-extra-ids", kSentencePiece},
+    {"--tokenizer-sentencepiece-legacy", kSentencePiece},
+    {"--no-tokenizer-sentencepiece-ignore-extra-whitespaces", kSentencePiece},
+};
 
 }  // namespace
 
@@ -59,11 +81,13 @@ std::unique_ptr<tokenizer::Tokenizer> TokenizerArguments::create(const ArgumentP
     return nullptr;
   }
   const std::size_t before = errors.size();
-  const bool null = type == "NullTokenizer";
   for (const char* name : {"--null-tokenizer-eod-id", "--null-tokenizer-pad-id"})
-    if (parser.given(name) && !null) errors.push_back(str_cat(name, ": needs --tokenizer-type NullTokenizer"));
-  if (parser.given("--vocab-size") && type == "ByteLevel")
-    errors.emplace_back("--vocab-size: needs --tokenizer-type NullTokenizer");
+    if (parser.given(name) && type != "NullTokenizer")
+      errors.push_back(str_cat(name, ": needs --tokenizer-type NullTokenizer"));
+  for (const ReadBy& option : kReadBy)
+    if (parser.given(option.name) && option.types.find(type) == std::string_view::npos)
+      std::fprintf(stderr, "notice: %s has no effect: --tokenizer-type %s does not read it\n", option.name,
+                   type.c_str());
   if (find_ends(text_ends) == std::end(kTextEnds))
     errors.push_back(str_cat("--text-ends ", text_ends, ": must be none, bos, eos, both or model"));
   if (errors.size() > before) return nullptr;

@@ -1,4 +1,4 @@
-// megatron train-tokenizer: learns a byte-level BPE vocabulary from text and writes the files that tokenizers read.
+// megatron train-tokenizer: learns a vocabulary from text and writes the files that tokenizers read.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -22,6 +21,7 @@
 #include "tokenizer/splitter.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/trained_files.h"
+#include "train/machine.h"
 
 namespace megatron::cli {
 namespace {
@@ -39,10 +39,10 @@ DIR/tokenizer.model.
   --vocab-size N              tokens in all: special ones, the 256 bytes, and one per merge
   --special-tokens T [T ...]  the first ids, in this order (default: none); name <|endoftext|> to end documents by;
                               of a SentencePiece model they follow <unk>, <s> and </s>
-  --workers N                 threads (default: all cores); the result does not depend on it
   --output DIR                folder, made if it is not there
 
 byte-level BPE
+  --workers N                 threads (default: all cores); the result does not depend on it
   --min-frequency N           a pair that occurs less often is not merged (default: 0)
   --pattern NAME              how text is cut into words: gpt2 (default), cl100k, o200k, llama3 or qwen2
 
@@ -56,7 +56,7 @@ struct Request {
   tokenizer::BpeTrainerOptions bpe;
   tokenizer::SentencePieceTrainerOptions sentencepiece;
   std::string tokenizer_type = "HuggingFaceTokenizer";
-  std::int64_t workers = std::max(std::thread::hardware_concurrency(), 1U);
+  std::int64_t workers = train::usable_cores();
   std::string pattern = "gpt2";
   std::string output;
   bool help = false;
@@ -83,7 +83,7 @@ void check_trainer(const ArgumentParser& parser, const Request& request, std::ve
   for (const char* name : {"--model-type", "--character-coverage", "--byte-fallback"})
     if (!sentencepiece && parser.given(name))
       errors.push_back(str_cat(name, ": needs --tokenizer-type SentencePieceTokenizer"));
-  for (const char* name : {"--pattern", "--min-frequency"})
+  for (const char* name : {"--pattern", "--min-frequency", "--workers"})
     if (sentencepiece && parser.given(name)) errors.push_back(str_cat(name, ": SentencePiece has no such option"));
 }
 
@@ -139,7 +139,15 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   file.commit();
 }
 
-/// "counted N MB in S s" every two seconds; the seconds since it was made.
+/// A folder that cannot be written is better known before the text is read than after it.
+void make_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw IoError(str_cat("--output ", path, ": cannot be made: ", error.message()));
+  data::OutputFile((std::filesystem::path(path) / "tokenizer").string());
+}
+
+/// "read N MB in S s" every two seconds; the seconds since it was made.
 class Progress {
  public:
   double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -164,7 +172,6 @@ void learn_bpe(const Request& request) {
   if (counts.counts().empty()) throw IoError(str_cat(request.corpus.inputs[0], ": the input holds no text"));
   const tokenizer::TrainedBpe bpe = tokenizer::train_bpe(counts, request.bpe);
   const std::filesystem::path folder = request.output;
-  std::filesystem::create_directories(folder);
   write_file(folder / "vocab.json", tokenizer::vocab_json(bpe));
   write_file(folder / "merges.txt", tokenizer::merges_txt(bpe));
   write_file(folder / "tokenizer.json", tokenizer::tokenizer_json(bpe, request.bpe.special_tokens.size(), pattern));
@@ -181,7 +188,6 @@ void learn_sentencepiece(const Request& request) {
     progress.say(reader.bytes_read());
     return reader.next(text);
   });
-  std::filesystem::create_directories(request.output);
   const std::filesystem::path path = std::filesystem::path(request.output) / "tokenizer.model";
   write_file(path, model);
   tokenizer::TokenizerOptions options;
@@ -202,6 +208,7 @@ int run_train_tokenizer(Arguments args) {
   }
   for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
   if (!errors.empty()) return 2;
+  make_folder(request.output);
   learns_sentencepiece(request) ? learn_sentencepiece(request) : learn_bpe(request);
   return 0;
 }

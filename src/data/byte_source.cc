@@ -220,9 +220,10 @@ std::string uncompressed_name(const std::string& path) {
   return path;
 }
 
-std::int64_t bytes_on_disk(const std::string& path) {
+std::optional<std::int64_t> bytes_on_disk(const std::string& path) {
   struct stat info {};
-  return path != "-" && ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode) ? info.st_size : 0;
+  if (path == "-" || ::stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return {};
+  return info.st_size;
 }
 
 }  // namespace megatron::data

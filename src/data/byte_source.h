@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -26,7 +27,7 @@ class ByteSource {
 std::unique_ptr<ByteSource> open_bytes(const std::string& path);
 /// The name without .gz or .zst.
 std::string uncompressed_name(const std::string& path);
-/// Bytes on disk; 0 for standard input and what is no regular file.
-std::int64_t bytes_on_disk(const std::string& path);
+/// Bytes on disk; unset for standard input and what is no regular file.
+std::optional<std::int64_t> bytes_on_disk(const std::string& path);
 
 }  // namespace megatron::data

@@ -19,9 +19,9 @@ BlockReader::BlockReader(std::vector<std::string> paths, std::size_t block_bytes
     // A wrong name in a long list is better known before the work than after it.
     if (path != "-" && ::access(path.c_str(), R_OK) != 0)
       throw IoError(str_cat(path, ": cannot open: ", std::strerror(errno)));
-    const std::int64_t size = bytes_on_disk(path);
-    known = known && (size > 0 || path != "-");
-    input_size_ += size;
+    const std::optional<std::int64_t> size = bytes_on_disk(path);
+    known = known && size.has_value();
+    input_size_ += size.value_or(0);
   }
   if (!known) input_size_ = 0;
 }
@@ -43,7 +43,7 @@ void BlockReader::close_file() {
 
 void BlockReader::seek(std::size_t file, std::int64_t offset) {
   MEGATRON_CHECK(!source_ && file < paths_.size(), "seek to file ", file, " of ", paths_.size());
-  for (file_ = 0; file_ < file; ++file_) finished_bytes_ += bytes_on_disk(paths_[file_]);
+  for (file_ = 0; file_ < file; ++file_) finished_bytes_ += bytes_on_disk(paths_[file_]).value_or(0);
   open_file(offset);
 }
 
@@ -75,6 +75,7 @@ bool BlockReader::next(LineBlock& block) {
         at_start_ = false;
         searched = 0;
       }
+      if (!more || block.text.find('\n') != std::string::npos) at_start_ = false;  // no mark can begin any more
       if (!more || block.text.size() <= searched) continue;
       const std::size_t last = std::string_view(block.text).substr(searched).rfind('\n');
       if (last != std::string::npos) line_end = searched + last;

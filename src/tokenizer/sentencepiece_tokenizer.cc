@@ -177,7 +177,6 @@ class SentencePiece final : public Tokenizer {
                                 " needs --tokenizer-sentencepiece-legacy; a model trained with them has them already"));
     std::vector<std::pair<std::string, std::int64_t>> markers;
     for (const std::string& name : names) {
-      if (name.empty()) throw ConfigError("--tokenizer-special-tokens: an empty name");
       const auto same = [&](const auto& marker) { return marker.first == name; };
       if (std::any_of(markers.begin(), markers.end(), same)) continue;
       const int known = library_.PieceToId(name);

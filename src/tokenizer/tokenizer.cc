@@ -102,6 +102,8 @@ bool ends_inside_character(std::string_view text) {
 std::span<const std::string_view> tokenizer_types() { return kBuilt; }
 
 std::unique_ptr<Tokenizer> create_tokenizer(const std::string& type, const TokenizerOptions& options) {
+  for (const std::string& name : options.special_tokens)
+    if (name.empty()) throw ConfigError("--tokenizer-special-tokens: an empty name");
   for (const Maker& maker : kMakers)
     if (maker.type == type) return maker.make(options);
   refuse_type(type);

@@ -34,6 +34,14 @@ TEST(BlockReader, LinesDoNotDependOnTheBlockSize) {
   EXPECT_THROW(BlockReader({folder / "a.txt", folder / "missing.txt"}), IoError);
 }
 
+TEST(BlockReader, AMarkIsOneOnlyAtTheStart) {
+  const TemporaryFolder folder;
+  const std::string mark = "\xef\xbb\xbf";
+  write_file(folder / "a.txt", "a\n" + mark + "b\n");
+  for (const std::size_t block : {1, 2, 3, 100})
+    EXPECT_EQ(lines_of({folder / "a.txt"}, block), (Lines{"0a", "0" + mark + "b"})) << block;
+}
+
 TEST(BlockReader, ContinuesAtTheEndOfABlock) {
   const TemporaryFolder folder;
   write_file(folder / "a.txt", "\xef\xbb\xbfone\ntwo\r\n\nthree\nno end");

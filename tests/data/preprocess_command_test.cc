@@ -78,7 +78,7 @@ TEST(PreprocessCommand, RefusesOptionsThatTheTokenizerDoesNotHave) {
   const Outcome outcome = run(str_cat("--input ", folder / "a.txt", " --output-prefix ", folder / "o",
                                       " --tokenizer-type ByteLevel --vocab-size 9 --null-tokenizer-eod-id 3"));
   EXPECT_EQ(outcome.status, 2);
-  EXPECT_TRUE(contains(outcome.output, "--vocab-size: needs --tokenizer-type NullTokenizer"));
+  EXPECT_TRUE(contains(outcome.output, "--vocab-size has no effect: --tokenizer-type ByteLevel does not read it"));
   EXPECT_TRUE(contains(outcome.output, "--null-tokenizer-eod-id: needs --tokenizer-type NullTokenizer"));
 }
 

@@ -79,6 +79,7 @@ TEST(CreateTokenizer, RefusesByName) {
   EXPECT_NE(error_of("bytelevel").find("nearest is ByteLevel"), std::string::npos);
   EXPECT_NE(error_of("NulTokenizer").find("nearest is NullTokenizer"), std::string::npos);
   EXPECT_NE(error_of("").find("--tokenizer-type is missing"), std::string::npos);
+  EXPECT_THROW(create_tokenizer("ByteLevel", {.special_tokens = {"a", ""}}), ConfigError);
 }
 
 TEST(Identity, MakesAnEqualTokenizer) {

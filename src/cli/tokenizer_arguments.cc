@@ -108,7 +108,9 @@ std::string tokenizer_arguments_help() {
   --tokenizer-model PATH      tokenizer.json or its folder, .model or .tiktoken file
   --vocab-file F --merge-file F   for GPT2BPETokenizer
   --tiktoken-pattern P        for TikTokenizer: name or regular expression; also --tiktoken-num-special-tokens N
-  --tokenizer-special-tokens T [T ...]   further markers; also --vocab-extra-ids N
+  --tokenizer-special-tokens T [T ...]   further markers (also --tiktoken-special-tokens); also --vocab-extra-ids N
+  --tokenizer-sentencepiece-legacy   a SentencePiece model may be given further markers
+  --no-tokenizer-sentencepiece-ignore-extra-whitespaces   keep runs of spaces that such a model would squeeze
   --vocab-size N              for NullTokenizer and TikTokenizer
   --null-tokenizer-eod-id N   for NullTokenizer (default: vocabulary - 1; -1: none); also --null-tokenizer-pad-id
   --parse-special             markers such as <|endoftext|> in the text become their ids (default: plain text)

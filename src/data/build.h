@@ -24,8 +24,8 @@ struct RequestedSamples {
 };
 
 /// Megatron-LM's rule: train = train_samples or train_iters·gbs; valid = (train_iters / eval_interval +
-/// 1)·eval_iters·gbs; test = eval_iters·gbs. Without an evaluation interval, or with --skip-train, valid is one
-/// evaluation.
+/// 1)·eval_iters·n; test = eval_iters·n, n the evaluation's global batch. Without an evaluation interval, or with
+/// --skip-train, valid is one evaluation.
 RequestedSamples requested_samples(const spec::BatchSpec& batch);
 
 struct BuildOptions {

@@ -17,7 +17,7 @@ class ByteSource {
   /// Writes up to `into.size()` bytes and returns how many; 0 only at the end. Throws IoError with path and offset for
   /// what cannot be read and for damaged or truncated compressed data.
   virtual std::size_t read(std::span<char> into) = 0;
-  /// Passes over `count` bytes. Throws IoError when there are fewer.
+  /// Passes over the first `count` bytes, before anything is read. Throws IoError when there are fewer.
   virtual void skip(std::int64_t count) = 0;
   /// Bytes of the file taken so far; compressed ones if it is compressed.
   virtual std::int64_t consumed() const = 0;

@@ -16,7 +16,7 @@ class RandomState {
   /// Uniform integer in [0, max] by masked rejection.
   std::uint64_t bounded(std::uint64_t max);
 
-  /// Fisher–Yates from the back. Array: `size()` and `swap(i, j)`, or a std::vector.
+  /// Fisher–Yates from the back over [first, first + count). Array: `swap(i, j)`.
   template <typename Array>
   void shuffle(Array& values, std::int64_t first, std::int64_t count) {
     for (std::int64_t i = count - 1; i >= 1; --i)

@@ -7,7 +7,7 @@ namespace megatron::tokenizer {
 
 class NullTokenizer final : public Tokenizer {
  public:
-  /// Throws ConfigError when an id lies outside the vocabulary. `eod` unset: vocab_size − 1; negative: none.
+  /// Throws ConfigError when `eod` lies outside the vocabulary. `eod` unset: vocab_size − 1; negative: none.
   NullTokenizer(std::int64_t vocab_size, std::optional<std::int64_t> eod, std::optional<std::int64_t> pad);
 
   std::string_view type() const override { return "NullTokenizer"; }

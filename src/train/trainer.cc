@@ -14,17 +14,17 @@
 #include "spec/batch_schedule.h"
 #include "train/batch_feeder.h"
 #include "train/batches.h"
-#include "train/evaluate.h"
+#include "train/evaluations.h"
 #include "train/loss_scaler.h"
 #include "train/machine.h"
 #include "train/not_finite.h"
 #include "train/run_measure.h"
-#include "train/stored_lr_schedule.h"
 #include "train/schedule_tuner.h"
 #include "train/startup.h"
 #include "train/state_io.h"
 #include "train/step_recorder.h"
 #include "train/step_summary.h"
+#include "train/stored_lr_schedule.h"
 
 namespace megatron::train {
 namespace {
@@ -70,10 +70,8 @@ class Trainer {
   void update(StepSummary& summary, const std::string& seen, StepReport& report);
   optim::UpdateResult update_weights(const StepReport& report);
   pipeline::Interruption::Verdict settle_step_before();
-  /// All validation data: one set, or each of several on its own.
-  void validate(bool at_end);
-  void evaluate_split(const data::Dataset* dataset, const char* split, bool at_end, const std::string& set = "");
-  void final_evaluations();
+  /// 0 is none.
+  void end_at(int signal);
   void save();
   void measure_peak();
   void report_recording();
@@ -116,6 +114,7 @@ class Trainer {
   LossScaler scaler_{run_.numerics.loss_scale};
   double backward_scale_ = 1.0;  // what seeds backward beside the mask
   ScheduleTuner tuner_{parts_};
+  Evaluations evaluations_{parts_, context_, process_, listener_};
   RunPosition position_;
   std::optional<OpenStep> open_;
   StepSummary summary_;            // of the latest closed step
@@ -141,7 +140,7 @@ TrainOutcome Trainer::run() {
   }
   const bool failed = outcome_.reason == EndReason::not_finite;
   if (run_.checkpoint.save.has_value() && position_.iteration > 0 && spec::trains(run_.batch) && !failed) save();
-  if (outcome_.reason == EndReason::finished) final_evaluations();
+  if (outcome_.reason == EndReason::finished) end_at(evaluations_.at_end(position_));
   parts_.finish_gathers();
   if (measure_.has_value()) {
     const metrics::RunFigures figures = measure_->collect();
@@ -254,7 +253,7 @@ bool Trainer::close_step() {
   if (hooks_.after_step) hooks_.after_step(parts_, closed);
   if (summary_.stop_signal() == 0 && run_.batch.eval_interval.has_value() &&
       position_.iteration % *run_.batch.eval_interval == 0)
-    validate(false);
+    end_at(evaluations_.validate(position_, /*at_end=*/false));
   if (outcome_.reason == EndReason::signal || should_end(summary_)) return true;
   if (run_.checkpoint.save.has_value() && run_.checkpoint.save_interval.has_value() &&
       position_.iteration % *run_.checkpoint.save_interval == 0)
@@ -452,8 +451,7 @@ void Trainer::measure_peak() {
 
 bool Trainer::should_end(const StepSummary& summary) {
   if (summary.stop_signal() != 0) {
-    outcome_.reason = EndReason::signal;
-    outcome_.signal = summary.stop_signal();
+    end_at(summary.stop_signal());
     return true;
   }
   if (summary.out_of_time > 0) {
@@ -470,49 +468,10 @@ bool Trainer::should_end(const StepSummary& summary) {
   return false;
 }
 
-void Trainer::validate(bool at_end) {
-  const std::int64_t first = position_.consumed_valid_samples;
-  std::int64_t consumed = first;
-  evaluate_split(process_.data.valid.get(), "validation", at_end);
-  for (const data::NamedDataset& set : process_.data.valid_sets) {
-    if (outcome_.reason == EndReason::signal) return;
-    consumed = std::max(consumed, position_.consumed_valid_samples);
-    position_.consumed_valid_samples = first;  // every set begins at the same place
-    evaluate_split(set.dataset.get(), "validation", at_end, set.name);
-  }
-  position_.consumed_valid_samples = std::max(consumed, position_.consumed_valid_samples);
-}
-
-void Trainer::evaluate_split(const data::Dataset* dataset, const char* split, bool at_end, const std::string& set) {
-  const bool validation = std::string_view(split) == "validation";
-  if (dataset == nullptr || run_.batch.eval_iters == 0) return;
-  const double start = monotonic_seconds();
-  context_.note_progress(split, position_.iteration);
-  const bool whole = validation && run_.data.full_validation;
-  EvaluationPlan plan = evaluation_plan(run_, validation && !whole ? position_.consumed_valid_samples : 0);
-  if (whole) plan.num_samples = dataset->size();
-  const EvaluationResult result = evaluate(parts_, *dataset, plan, process_.stop_signal);
-  if (result.stop_signal != 0) {
-    outcome_.reason = EndReason::signal;
-    outcome_.signal = result.stop_signal;
-    return;
-  }
-  if (validation && !whole) position_.consumed_valid_samples += plan.num_samples;
-  EvaluationReport report;
-  report.iteration = position_.iteration;
-  report.split = split;
-  report.suffix = str_cat(at_end ? str_cat(" on ", split, " set") : std::string(), set.empty() ? "" : " of ", set);
-  report.loss = result.loss;
-  report.token_sum = result.token_sum;
-  report.trained_tokens = result.trained_tokens;
-  report.samples = result.samples;
-  report.seconds = monotonic_seconds() - start;
-  if (listener_ != nullptr) listener_->evaluation(report);
-}
-
-void Trainer::final_evaluations() {
-  validate(true);
-  if (outcome_.reason == EndReason::finished) evaluate_split(process_.data.test.get(), "test", true);
+void Trainer::end_at(int signal) {
+  if (signal == 0) return;
+  outcome_.reason = EndReason::signal;
+  outcome_.signal = signal;
 }
 
 void Trainer::save() {

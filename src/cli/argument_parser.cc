@@ -1,10 +1,10 @@
 #include "cli/argument_parser.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/check.h"
 #include "config/nearest.h"
+#include "config/text_value.h"
 
 namespace megatron::cli {
 namespace {
@@ -94,14 +94,10 @@ void ArgumentParser::unknown(const std::string& name, Arguments args, std::size_
 
 std::optional<std::int64_t> ArgumentParser::parse_integer(const std::string& name, const std::string& text,
                                                           std::int64_t least) {
-  std::string digits;
-  for (const char c : text)
-    if (c != '_') digits += c;
-  std::int64_t value = 0;
-  const auto [stop, code] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (digits.empty() || code != std::errc() || stop != digits.data() + digits.size())
+  const std::optional<std::int64_t> value = config::parse_integer(text);
+  if (!value)
     errors_.push_back(name + " " + text + ": must be an integer");
-  else if (value < least)
+  else if (*value < least)
     errors_.push_back(str_cat(name, " ", text, ": must be at least ", least));
   else
     return value;

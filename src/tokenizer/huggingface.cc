@@ -159,6 +159,7 @@ class HuggingFace final : public Tokenizer {
       bpe_ = BpeFile::read(node);
       vocabulary_ = &bpe_.vocabulary;
       read_added(added);
+      std::erase_if(bpe_.merges, [this](const BpeMerge& merge) { return unreachable_[merge.merged]; });
       if (pre_tokenizer_->ends_in_bytes() && bpe_.prefix.empty() && bpe_.suffix.empty()) make_byte_bpe();
       if (byte_bpe_ == nullptr) model_ = make_char_bpe(bpe_, unreachable_);
     } else {

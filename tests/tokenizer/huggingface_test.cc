@@ -274,6 +274,31 @@ TEST(HuggingFace, MarkersInDocumentsAreText) {
   EXPECT_EQ(gpt2->eod(), 420);
 }
 
+/// A control token that merges lead to stays text; one of a single character is what that character has to become.
+TEST(HuggingFace, NoMergeLeadsToAMarker) {
+  for (const char* pre :
+       {"null", R"({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false})"}) {
+    const testing::TemporaryFolder folder;
+    json vocabulary = {{"<", 0}, {"s", 1}, {">", 2}, {"<s", 3}, {"<s>", 4}, {"#", 5}, {"a", 6}};
+    json file = {{"version", "1.0"},
+                 {"added_tokens", json::array()},
+                 {"pre_tokenizer", json::parse(pre)},
+                 {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", {"< s", "<s >"}}}}};
+    for (const auto& [content, id] : {std::pair{"<s>", 4}, std::pair{"#", 5}})
+      file["added_tokens"].push_back({{"id", id},
+                                      {"content", content},
+                                      {"single_word", false},
+                                      {"lstrip", false},
+                                      {"rstrip", false},
+                                      {"normalized", false},
+                                      {"special", true}});
+    std::ofstream(folder / "tokenizer.json") << file.dump();
+    const auto tokenizer = create_tokenizer("HuggingFaceTokenizer", {.tokenizer_model = folder / "tokenizer.json"});
+    EXPECT_EQ(tokenizer->encode("a<s>#a"), (Ids{6, 3, 2, 5, 6})) << pre;
+    EXPECT_EQ(encode_special(*tokenizer, "a<s>#a"), (Ids{6, 4, 5, 6})) << pre;
+  }
+}
+
 TEST(HuggingFace, BytesThatAreNoTextSurvive) {
   std::string all;
   for (int b = 0; b < 256; ++b) all += static_cast<char>(b);

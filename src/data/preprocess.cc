@@ -150,6 +150,9 @@ class Output {
   bool secured_ = false;
 };
 
+/// Of a round. Threads wait for each other at its end, for up to one block's time.
+constexpr std::size_t kBlocksPerWorker = 16;
+
 /// What is read, encoded and written together.
 struct Round {
   std::vector<LineBlock> blocks;
@@ -178,7 +181,7 @@ class Pipeline {
     for (int w = 0; w < pool_.num_threads(); ++w)
       encoders_.push_back(std::make_unique<LineEncoder>(encoder, tokenizer));
     for (Round& round : rounds_) {
-      round.blocks.resize(2 * encoders_.size());
+      round.blocks.resize(kBlocksPerWorker * encoders_.size());
       round.encoded.resize(round.blocks.size());
       round.input_done.resize(round.blocks.size());
     }

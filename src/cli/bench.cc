@@ -1,4 +1,4 @@
-// megatron bench step|matmul|attention|comm|data|optimizer: how fast this build is on this machine.
+// megatron bench step|matmul|attention|comm|data|index|optimizer: how fast this build is on this machine.
 #include "cli/bench.h"
 
 #include <algorithm>
@@ -21,7 +21,8 @@ constexpr const char* kUsage =
     "       megatron bench optimizer [--parameters P] [--threads-per-rank T] [--json]\n"
     "       megatron bench comm [--world-size N] [--repeats R] [--json]\n"
     "       megatron bench data --tokenizer-type TYPE [tokenizer options] --input FILE [--threads N] [--megabytes M]\n"
-    "                           [--json]   (megatron tokenize --help lists the tokenizer options)\n\n"
+    "                           [--json]   (megatron tokenize --help lists the tokenizer options)\n"
+    "       megatron bench index [--tokens N] [--document-tokens MEAN] [--seq-length S] [--epochs E] [--json]\n\n"
     "Options of a run are in `megatron options`.";
 
 constexpr std::int64_t kMostRepeats = 10000, kMostElements = std::int64_t{1} << 32;
@@ -89,6 +90,7 @@ int run_bench(Arguments args) {
   if (what == "optimizer") return bench_optimizer(rest);
   if (what == "comm") return bench_comm(rest);
   if (what == "data") return bench_data(rest);
+  if (what == "index") return bench_index(rest);
   std::fprintf(stderr, "%s\n", kUsage);
   return 2;
 }

@@ -48,5 +48,6 @@ int bench_attention(Arguments args);
 int bench_optimizer(Arguments args);
 int bench_comm(Arguments args);
 int bench_data(Arguments args);
+int bench_index(Arguments args);
 
 }  // namespace megatron::cli

@@ -1,4 +1,4 @@
-// megatron tokenize and bench data as a user runs them.
+// megatron tokenize, bench data and bench index as a user runs them.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -117,6 +117,17 @@ TEST(BenchData, CountsTokensWhateverTheThreads) {
     EXPECT_GT(json["megabytes_per_second"].get<double>(), 0);
     EXPECT_GT(json["seconds"].get<double>(), 0);
   }
+}
+
+TEST(BenchIndex, HoldsTheBoundOfMemory) {
+  const auto result = run("bench index --tokens 3000000 --document-tokens 100 --seq-length 64 --epochs 3 --json");
+  ASSERT_EQ(result.status, 0) << result.output;
+  const auto json = nlohmann::json::parse(result.output);
+  EXPECT_EQ(json["epochs"].get<std::int64_t>(), 3);
+  EXPECT_EQ(json["samples"].get<std::int64_t>(), (3 * 3'000'000 - 1) / 64);
+  // The ends of the last sample are two more entries.
+  EXPECT_LE(json["index_bytes"].get<std::int64_t>(), json["limit_bytes"].get<std::int64_t>() + 8);
+  EXPECT_EQ(run("bench index --tokens 64 --seq-length 64").status, 2);
 }
 
 }  // namespace

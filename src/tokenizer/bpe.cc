@@ -13,25 +13,35 @@ constexpr std::size_t kShort = 64;  // up to here a search through all ranks is 
 
 }  // namespace
 
-BpeMerges::BpeMerges(std::span<const BpeMerge> merges, Rank order) {
+BpeMerges::BpeMerges(std::size_t count) {
   std::size_t size = 16;
   int bits = 4;
-  while (size < 2 * merges.size() + 1) {
+  while (size < 2 * count + 1) {
     size *= 2;
     ++bits;
   }
   slots_.resize(size);
   mask_ = size - 1;
   shift_ = 64 - bits;
-  std::uint32_t rank = 0;
-  for (const BpeMerge& merge : merges) {
-    const std::uint64_t key = (std::uint64_t{merge.left} << 32) | merge.right;
-    MEGATRON_CHECK(merge.left < (1U << 31) && merge.right < (1U << 31) && merge.merged < (1U << 31));
-    std::size_t slot = home(key);
-    while (slots_[slot].key != kEmpty && slots_[slot].key != key) slot = (slot + 1) & mask_;
-    if (slots_[slot].key == kEmpty) slots_[slot] = {key, order == Rank::place ? rank : merge.merged, merge.merged};
-    ++rank;
-  }
+}
+
+BpeMerges::BpeMerges(std::span<const BpeMerge> merges, Rank order) : BpeMerges(merges.size()) {
+  std::uint32_t place = 0;
+  for (const BpeMerge& merge : merges) insert(merge, order == Rank::place ? place++ : merge.merged);
+}
+
+BpeMerges::BpeMerges(std::span<const BpeMerge> merges, std::span<const std::uint32_t> ranks)
+    : BpeMerges(merges.size()) {
+  MEGATRON_CHECK_EQ(merges.size(), ranks.size());
+  for (std::size_t i = 0; i < merges.size(); ++i) insert(merges[i], ranks[i]);
+}
+
+void BpeMerges::insert(const BpeMerge& merge, std::uint32_t rank) {
+  MEGATRON_CHECK(merge.left < (1U << 31) && merge.right < (1U << 31) && merge.merged < (1U << 31));
+  const std::uint64_t key = (std::uint64_t{merge.left} << 32) | merge.right;
+  std::size_t slot = home(key);
+  while (slots_[slot].key != kEmpty && slots_[slot].key != key) slot = (slot + 1) & mask_;
+  if (slots_[slot].key == kEmpty) slots_[slot] = {key, rank, merge.merged};
 }
 
 std::size_t BpeMerges::merge(std::uint32_t* ids, std::size_t count) const {

@@ -25,6 +25,8 @@ class BpeMerges {
 
   /// A pair given twice keeps the first rank. Ids are below 2^31.
   explicit BpeMerges(std::span<const BpeMerge> merges, Rank rank = Rank::place);
+  /// The rank of each merge; several may share one.
+  BpeMerges(std::span<const BpeMerge> merges, std::span<const std::uint32_t> ranks);
 
   /// Merges ids[0, count) in place; returns how many are left.
   std::size_t merge(std::uint32_t* ids, std::size_t count) const;
@@ -43,6 +45,7 @@ class BpeMerges {
   }
 
  private:
+  explicit BpeMerges(std::size_t count);
   static constexpr std::uint64_t kEmpty = ~std::uint64_t{0};
   struct Slot {
     std::uint64_t key = kEmpty;
@@ -52,6 +55,7 @@ class BpeMerges {
   std::size_t home(std::uint64_t key) const {
     return static_cast<std::size_t>((key * 0x9E3779B97F4A7C15ULL) >> shift_) & mask_;
   }
+  void insert(const BpeMerge& merge, std::uint32_t rank);
   std::size_t merge_short(std::uint32_t* ids, std::size_t count) const;
   std::size_t merge_long(std::uint32_t* ids, std::size_t count) const;
 

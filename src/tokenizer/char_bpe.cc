@@ -17,7 +17,7 @@ class CharBpe final : public WordModel {
   CharBpe(const BpeFile& file, const Unreachable& unreachable)
       : file_(file),
         unreachable_(unreachable),
-        merges_(file.merges),
+        merges_(file.ranks.empty() ? BpeMerges(file.merges) : BpeMerges(file.merges, file.ranks)),
         fallback_(file.vocabulary),
         cache_(std::make_unique<WordCache>()) {
     for (unsigned char b = 0; b < 128; ++b) {

@@ -1,13 +1,10 @@
-// SentencePiece's normalisation table as tokenizer.json carries it: base64 of [u32 size of trie][trie][texts], the trie
-// a double array of 32-bit units (darts), the texts ended by NUL and named by their offset.
+// SentencePiece's table of replacements as tokenizer.json carries it, in base64.
 #include <array>
-#include <cstdint>
-#include <cstring>
 #include <optional>
-#include <vector>
 
 #include "base/check.h"
 #include "tokenizer/base64.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/normalizers.h"
 #include "tokenizer/unicode_text.h"
 
@@ -16,8 +13,7 @@ namespace {
 
 class Precompiled final : public Normalizer {
  public:
-  Precompiled(std::vector<std::uint32_t> units, std::string texts)
-      : units_(std::move(units)), texts_(std::move(texts)) {
+  explicit Precompiled(Charsmap table) : table_(std::move(table)) {
     for (unsigned char b = 0; b < 0x80; ++b) {
       const char c = static_cast<char>(b);
       plain_[b] = !replacement({&c, 1});
@@ -69,27 +65,12 @@ class Precompiled final : public Normalizer {
  private:
   /// What the table says of the shortest of its keys that `chunk` begins with.
   std::optional<std::string_view> replacement(std::string_view chunk) const {
-    std::size_t node = offset_of(units_[0]);
-    for (const char c : chunk) {
-      if (c == '\0') return std::nullopt;
-      node ^= static_cast<unsigned char>(c);
-      if (node >= units_.size()) return std::nullopt;
-      const std::uint32_t unit = units_[node];
-      if ((unit & 0x800000FFU) != static_cast<unsigned char>(c)) return std::nullopt;
-      node ^= offset_of(unit);
-      if ((unit >> 8 & 1) == 0) continue;
-      if (node >= units_.size()) return std::nullopt;
-      const std::size_t begin = units_[node] & 0x7FFFFFFFU;
-      if (begin >= texts_.size()) return std::nullopt;
-      return std::string_view(texts_).substr(begin, texts_.find('\0', begin) - begin);
-    }
-    return std::nullopt;
+    const auto match = table_.shortest(chunk);
+    if (!match) return std::nullopt;
+    return match->replacement;
   }
 
-  static std::size_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & (1U << 9)) >> 6); }
-
-  std::vector<std::uint32_t> units_;
-  std::string texts_;
+  Charsmap table_;
   std::array<bool, 0x80> plain_ = {};
 };
 
@@ -99,17 +80,10 @@ std::unique_ptr<Normalizer> make_precompiled_normalizer(const JsonNode& charsmap
   std::size_t bad = 0;
   const auto decoded = from_base64(charsmap.string(), &bad);
   if (!decoded) charsmap.refuse(str_cat("is no base64 at character ", bad));
-  const std::string& bytes = *decoded;
-  std::uint32_t size = 0;
-  if (bytes.size() < 4) charsmap.refuse("is cut off: no size of the table");
-  std::memcpy(&size, bytes.data(), 4);
-  if (size % 4 != 0 || size == 0 || size > bytes.size() - 4)
-    charsmap.refuse(str_cat("is damaged: a table of ", size, " bytes in ", bytes.size() - 4));
-  std::vector<std::uint32_t> units(size / 4);
-  std::memcpy(units.data(), bytes.data() + 4, size);
-  std::string texts = bytes.substr(4 + size);
-  if (!texts.empty() && texts.back() != '\0') charsmap.refuse("is damaged: the last replacement has no end");
-  return std::make_unique<Precompiled>(std::move(units), std::move(texts));
+  std::string why;
+  auto table = Charsmap::read(*decoded, why);
+  if (!table) charsmap.refuse(why);
+  return std::make_unique<Precompiled>(*std::move(table));
 }
 
 }  // namespace megatron::tokenizer

@@ -9,6 +9,8 @@
 
 #include "base/check.h"
 #include "tokenizer/identity.h"
+#include "tokenizer/sentencepiece_file.h"
+#include "tokenizer/sentencepiece_model.h"
 #include "tokenizer/special_tokens.h"
 #include "tokenizer/unicode_text.h"
 
@@ -18,37 +20,17 @@ namespace {
 constexpr std::string_view kExtraSpace = "\xe2\x98\xaf";  // Megatron-LM's stand-in for a space
 constexpr std::string_view kWordMark = "\xe2\x96\x81";
 
-/// Reads a varint of protobuf at `at` and moves behind it; unset if the bytes end in it.
-std::optional<std::uint64_t> read_varint(std::string_view bytes, std::size_t& at) {
-  std::uint64_t value = 0;
-  for (int shift = 0; shift < 64 && at < bytes.size(); shift += 7) {
-    const auto byte = static_cast<unsigned char>(bytes[at++]);
-    value |= std::uint64_t{byte & 0x7FU} << shift;
-    if (byte < 0x80) return value;
-  }
-  return std::nullopt;
-}
-
-/// A model is a protobuf message of pieces (field 1), the training's settings (2) and the normaliser's (3). The library
-/// takes one that was cut between two fields for a smaller model.
-void check_whole(const std::string& path, std::string_view bytes) {
-  const auto refuse = [&](std::size_t at, std::string_view reason) {
-    throw ConfigError(str_cat("--tokenizer-model ", path, ": offset ", at, " of ", bytes.size(), ": ", reason));
-  };
-  std::array<bool, 4> seen = {};
-  for (std::size_t at = 0; at < bytes.size();) {
-    const std::size_t begin = at;
-    const auto tag = read_varint(bytes, at);
-    if (!tag || (*tag & 7) != 2)
-      refuse(begin, "not a field of a SentencePiece model (damaged, or another kind of file?)");
-    const auto size = read_varint(bytes, at);
-    if (!size || *size > bytes.size() - at) refuse(begin, "the file ends inside this field");
-    if (*tag >> 3 < seen.size()) seen[*tag >> 3] = true;
-    at += *size;
-  }
-  if (!seen[1] || !seen[2] || !seen[3])
-    refuse(bytes.size(), "the file ends before the settings of the model (cut short?)");
-}
+/// Of all kinds of characters; what the library makes of them tells whether a model is understood.
+constexpr std::string_view kSamples[] = {"The quick  brown fox, 12345 times. ",
+                                         " \n\tint main() { return x->y != 0xFF; }  ",
+                                         "Žluťoučký kůň — naïve café…",
+                                         "生活、宇宙以及一切 你好",
+                                         "ﬁ Å ½ ① ㍿ ﷺ",
+                                         "אבג مرحبا привет ελληνικά",
+                                         "👩‍👩‍👧 🏳️‍🌈 e\u0301\u0323",
+                                         "▁a▁▁b <s></s><unk><0x41>",
+                                         "\xff\xc3(\xe4\xb8 \xf0\x9f",
+                                         "\u00a0\u3000\u2009x\u200b\ufeff"};
 
 class SentencePiece final : public Tokenizer {
  public:
@@ -57,10 +39,12 @@ class SentencePiece final : public Tokenizer {
       throw ConfigError(str_cat("--tokenizer-type ", type, " needs --tokenizer-model: a .model file"));
     const std::string path = model_path(options.tokenizer_model);
     const std::string bytes = read_tokenizer_file("--tokenizer-model", path);
-    check_whole(path, bytes);
+    const SentencePieceFile file = SentencePieceFile::read(path, bytes);
     if (const auto status = library_.LoadFromSerializedProto(bytes); !status.ok())
       throw ConfigError(str_cat("--tokenizer-model ", path, ": ", status.message()));
     pieces_ = library_.GetPieceSize();
+    model_ = SentencePieceModel::make(file);
+    if (!same_as_library()) model_.reset();
     vocab_size_ = pieces_;
     add_markers(options);
     keep_spaces_ = options.sentencepiece_keep_extra_whitespaces && encode_part("x  y") == encode_part("x y");
@@ -83,15 +67,15 @@ class SentencePiece final : public Tokenizer {
 
   using Tokenizer::encode;
   void encode(std::string_view text, std::vector<std::int64_t>& ids) const override {
-    if (!keep_spaces_) return append(encode_part(text), ids);
+    if (!keep_spaces_) return encode_part(text, ids);
     // Each stretch ends in the stand-in, so that the library keeps the space before it; its id is dropped again.
     const std::string marked = with_stand_ins(text);
     for (std::size_t begin = 0; begin <= marked.size();) {
       const std::size_t end = std::min(marked.find(kExtraSpace, begin), marked.size());
       if (end > begin) {
-        std::vector<int> part = encode_part(marked.substr(begin, end - begin) + std::string(kExtraSpace));
-        if (!part.empty()) part.pop_back();
-        append(part, ids);
+        const std::size_t before = ids.size();
+        encode_part(marked.substr(begin, end - begin) + std::string(kExtraSpace), ids);
+        if (ids.size() > before) ids.pop_back();
       }
       begin = end + kExtraSpace.size();
     }
@@ -188,14 +172,30 @@ class SentencePiece final : public Tokenizer {
     markers_ = SpecialTokens(std::move(markers));
   }
 
-  std::vector<int> encode_part(std::string_view text) const {
+  std::vector<int> encode_by_library(std::string_view text) const {
     std::vector<int> ids;
     if (const auto status = library_.Encode(text, &ids); !status.ok()) throw Error(status.ToString());
     return ids;
   }
 
-  static void append(const std::vector<int>& from, std::vector<std::int64_t>& ids) {
-    ids.insert(ids.end(), from.begin(), from.end());
+  bool same_as_library() const {
+    return model_ != nullptr && std::all_of(std::begin(kSamples), std::end(kSamples), [this](std::string_view text) {
+             const std::vector<int> wanted = encode_by_library(text);
+             const std::vector<std::int64_t> ids = encode_part(text);
+             return std::equal(ids.begin(), ids.end(), wanted.begin(), wanted.end());
+           });
+  }
+
+  std::vector<std::int64_t> encode_part(std::string_view text) const {
+    std::vector<std::int64_t> ids;
+    encode_part(text, ids);
+    return ids;
+  }
+
+  void encode_part(std::string_view text, std::vector<std::int64_t>& ids) const {
+    if (model_ != nullptr) return model_->encode(text, ids);
+    const std::vector<int> part = encode_by_library(text);
+    ids.insert(ids.end(), part.begin(), part.end());
   }
 
   /// Spaces that the library would drop, each with the stand-in beside it.
@@ -220,6 +220,7 @@ class SentencePiece final : public Tokenizer {
 
   std::string type_;
   sentencepiece::SentencePieceProcessor library_;
+  std::unique_ptr<const SentencePieceModel> model_;  // encodes in the library's place; null: it encodes itself
   int pieces_ = 0;
   std::int64_t vocab_size_ = 0;
   SpecialTokens markers_;                   // control symbols and added markers

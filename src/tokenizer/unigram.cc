@@ -23,7 +23,7 @@ class Unigram final : public WordModel {
       if (!piece.empty() && !(id < unreachable.size() && unreachable[id]))
         trie_.add(piece, static_cast<std::uint32_t>(id));
     }
-    unknown_score_ = lowest - kUnknownPenalty;
+    unknown_score_ = rounded(lowest - kUnknownPenalty);
   }
 
   void encode(std::string_view word, std::vector<std::int64_t>& ids) const override {
@@ -57,12 +57,16 @@ class Unigram final : public WordModel {
     std::uint32_t length = 0;  // 0: no way yet
   };
 
+  double rounded(double score) const {
+    return file_.single_precision ? static_cast<double>(static_cast<float>(score)) : score;
+  }
+
   std::vector<Best> search(std::string_view word) const {
     if (word.size() > std::numeric_limits<std::uint32_t>::max()) throw Error("a word of more than 4 GiB");
     std::vector<Best> best(word.size() + 1);
-    const auto offer = [&best](std::size_t end, std::size_t length, double score, std::uint32_t id) {
+    const auto offer = [&best, this](std::size_t end, std::size_t length, double score, std::uint32_t id) {
       Best& to = best[end];
-      if (to.length == 0 || score > to.score) to = {score, id, static_cast<std::uint32_t>(length)};
+      if (to.length == 0 || score > to.score) to = {rounded(score), id, static_cast<std::uint32_t>(length)};
     };
     for (std::size_t at = 0; at < word.size();) {
       const double here = best[at].score;
@@ -81,7 +85,7 @@ class Unigram final : public WordModel {
       if (!single) {
         if (!file_.unknown)
           throw Error(str_cat("'", word.substr(at, length), "' has no piece, and nothing stands for unknown"));
-        offer(at + length, length, unknown_score_ + here, *file_.unknown);
+        offer(at + length, length, rounded(unknown_score_ + here), *file_.unknown);
       }
       at += length;
     }

@@ -14,6 +14,8 @@ struct UnigramFile {
   std::vector<double> scores;
   std::optional<std::uint32_t> unknown;
   bool byte_fallback = false;
+  /// Sums of scores are rounded to 32 bits, as SentencePiece's library does; that of HuggingFace keeps 64.
+  bool single_precision = false;
 
   /// Refuses what is damaged, with its place.
   static UnigramFile read(const JsonNode& node);

@@ -1,15 +1,20 @@
 // SentencePiece models against the ids that the sentencepiece library gave for them.
 #include <gtest/gtest.h>
+#include <sentencepiece_processor.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <thread>
 
 #include "base/check.h"
 #include "support/reference_data.h"
 #include "support/temporary_folder.h"
+#include "tokenizer/sentencepiece_file.h"
+#include "tokenizer/sentencepiece_model.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
+#include "tokenizer/unicode_text.h"
 
 namespace megatron::tokenizer {
 namespace {
@@ -78,6 +83,81 @@ TEST(SentencePiece, LlamaGolden) { expect_golden("llama.jsonl", kLlama); }
 TEST(SentencePiece, LlamaGoldenOfRawBytes) { expect_golden("llama_rawbytes.jsonl", kLlama); }
 TEST(SentencePiece, BpeGolden) { expect_golden("spm_bpe4k.jsonl", "tokenizers/spm-bpe4k-bytefallback.model"); }
 TEST(SentencePiece, UnigramGolden) { expect_golden("spm_uni8k.jsonl", kUnigram); }
+
+Ids by_library(const sentencepiece::SentencePieceProcessor& library, const std::string& text) {
+  std::vector<int> ids;
+  EXPECT_TRUE(library.Encode(text, &ids).ok());
+  return {ids.begin(), ids.end()};
+}
+
+std::string random_text(std::mt19937& random) {
+  constexpr const char* kPieces[] = {"the",
+                                     " ",
+                                     "  ",
+                                     "\n",
+                                     "ing",
+                                     "A",
+                                     "zebra",
+                                     "3.14",
+                                     "\xc3\xa9",
+                                     "e\xcc\x81",
+                                     "\xe4\xb8\xad",
+                                     "國",
+                                     "你好",
+                                     "ﬁ",
+                                     "½",
+                                     "㍿",
+                                     "👩‍👩‍👧",
+                                     "🏳️‍🌈",
+                                     "\xe2\x96\x81",
+                                     "<s>",
+                                     "<unk>",
+                                     "<0x41>",
+                                     "\xff",
+                                     "\xe4\xb8",
+                                     "\xf0",
+                                     "مرحبا",
+                                     "\xc2\xa0",
+                                     "\xe3\x80\x80",
+                                     "\t",
+                                     "x\xcc\xa3\xcc\x81",
+                                     "한국어",
+                                     "\xe1\x84\x80\xe1\x85\xa1",
+                                     "\xcd\xb8"};
+  std::string text;
+  for (std::size_t i = 0, count = random() % 30; i < count; ++i) {
+    if (random() % 4 == 0) {
+      append_character(text, static_cast<char32_t>(1 + random() % (random() % 2 == 0 ? 0xd7ff : 0x7ff)));
+    } else {
+      text += kPieces[random() % std::size(kPieces)];
+    }
+  }
+  return text;
+}
+
+void expect_same_as_library(const std::string& model) {
+  MEGATRON_REQUIRE_REFERENCE(std::filesystem::path(asset(model)));
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.Load(asset(model)).ok());
+  EXPECT_NE(SentencePieceModel::make(SentencePieceFile::read(model, slurp(asset(model)))), nullptr)
+      << "these models do not need the library";
+  const auto tokenizer = load(model);
+  std::mt19937 random(5);
+  for (int i = 0; i < 10'000; ++i) {
+    const std::string text = random_text(random);
+    ASSERT_EQ(tokenizer->encode(text), by_library(library, text)) << i << ": " << text;
+  }
+  // As one text: sums of scores grow long.
+  for (const char* name : {"text/tinyshakespeare.txt", "text/wikitext-2.valid.txt"}) {
+    if (!std::filesystem::exists(asset(name))) continue;
+    const std::string text = slurp(asset(name)).substr(0, 1'000'000);
+    EXPECT_TRUE(tokenizer->encode(text) == by_library(library, text)) << name;
+  }
+}
+
+TEST(SentencePiece, LlamaEqualsTheLibrary) { expect_same_as_library(kLlama); }
+TEST(SentencePiece, BpeEqualsTheLibrary) { expect_same_as_library("tokenizers/spm-bpe4k-bytefallback.model"); }
+TEST(SentencePiece, UnigramEqualsTheLibrary) { expect_same_as_library(kUnigram); }
 
 TEST(SentencePiece, ControlSymbolsAreTextUnlessAsked) {
   MEGATRON_REQUIRE_REFERENCE(std::filesystem::path(asset(kLlama)));

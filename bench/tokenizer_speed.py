@@ -1,12 +1,14 @@
 """Speed of tokenizers, one thread against one thread, ids compared in the same run; bench/tokenizers.sh calls it.
 
-Texts are cut at line ends into documents of 1 KiB and more, which are repeated up to --megabytes. Every program starts
-cold and encodes each document anew; tiktoken by encode_ordinary, tokenizers by encode without its post-processor.
+Texts are cut at line ends into documents of 1 KiB and more, which are repeated up to --megabytes. This program starts
+cold in every turn and encodes each document anew; tiktoken by encode_ordinary, tokenizers by encode without its
+post-processor, sentencepiece by encode.
 """
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import tempfile
 import time
@@ -60,13 +62,33 @@ def tokenizers_encode(arguments, name):
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 
+def sentencepiece_encode(arguments, name):
+    import sentencepiece
+
+    return sentencepiece.SentencePieceProcessor(model_file=dict(arguments.sentencepiece)[name]).encode
+
+
+def libraries_of(arguments, name):
+    """Those that know a tokenizer, by name: functions from text to ids."""
+    if name == "gpt2":
+        return {"tiktoken": tiktoken_encode(arguments, name), "tokenizers": tokenizers_encode(arguments, name)}
+    if name in dict(arguments.tiktoken):
+        return {"tiktoken": tiktoken_encode(arguments, name)}
+    if name in dict(arguments.sentencepiece):
+        return {"sentencepiece": sentencepiece_encode(arguments, name)}
+    return {"tokenizers": tokenizers_encode(arguments, name)}
+
+
 def own_options(arguments, name):
     if name == "gpt2":
         return ["--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", arguments.gpt2[0], "--merge-file", arguments.gpt2[1]]
     if name in dict(arguments.tiktoken):
         return ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", dict(arguments.tiktoken)[name],
                 "--tiktoken-pattern", name]
-    return ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", dict(arguments.huggingface)[name]]
+    if name in dict(arguments.sentencepiece):
+        return ["--tokenizer-type", "SentencePieceTokenizer", "--tokenizer-model", dict(arguments.sentencepiece)[name]]
+    # The library takes markers in documents for what they mean.
+    return ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", dict(arguments.huggingface)[name], "--parse-special"]
 
 
 def own_ids(arguments, name, lines):
@@ -90,6 +112,30 @@ def speed(encode, documents, megabytes):
     return rounds * once / 1e6 / (time.perf_counter() - begin)
 
 
+def compare(arguments, text, name, documents, lines):
+    """One row: the medians of alternating turns, behind a comparison of all ids."""
+    libraries = libraries_of(arguments, name)
+    ours = own_ids(arguments, name, lines)
+    note = ""
+    for library, encode in libraries.items():
+        different = sum(encode(d) != ids for d, ids in zip(documents, ours, strict=True))
+        # Versions of sentencepiece round sums of scores in different ways; this program follows the one it is built with.
+        if different and library != "sentencepiece":
+            raise SystemExit(f"{text}, {name}: the ids of {different} documents differ from those of {library}")
+        if different:
+            note = f" ({different} of {len(documents)} documents differ)"
+    rates = {library: [] for library in ["megatron", *libraries]}
+    for _ in range(arguments.rounds):
+        rates["megatron"].append(own_speed(arguments, name, lines))
+        for library, encode in libraries.items():
+            rates[library].append(speed(encode, documents, arguments.other_megabytes))
+    medians = {library: statistics.median(values) for library, values in rates.items()}
+    own = medians.pop("megatron")
+    others = ", ".join(f"{library} {rate:.1f}" for library, rate in medians.items())
+    ratios = ", ".join(f"{own / rate:.1f}" for rate in medians.values())
+    print(f"| {text} | {name} | {own:.0f} | {others} | {ratios}{note} |", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     named = lambda text: tuple(text.split("=", 1))
@@ -98,10 +144,17 @@ def main():
     parser.add_argument("--gpt2", nargs=2, metavar=("VOCAB", "MERGES"))
     parser.add_argument("--tiktoken", type=named, action="append", default=[], help="cl100k=FILE or o200k=FILE")
     parser.add_argument("--huggingface", type=named, action="append", default=[], help="NAME=tokenizer.json")
+    parser.add_argument("--sentencepiece", type=named, action="append", default=[], help="NAME=FILE.model")
+    parser.add_argument("--only", action="append", help="names of tokenizers; all")
     parser.add_argument("--megabytes", type=int, default=100)
+    parser.add_argument("--other-megabytes", type=int, default=10, help="that a library encodes in a turn")
+    parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
-    names = (["gpt2"] if arguments.gpt2 else []) + [n for n, _ in arguments.tiktoken] + [n for n, _ in arguments.huggingface]
-    print("| text | tokenizer | megatron MB/s | tiktoken MB/s | tokenizers MB/s | ratios |\n|---|---|---|---|---|---|")
+    given = [*arguments.tiktoken, *arguments.huggingface, *arguments.sentencepiece]
+    names = (["gpt2"] if arguments.gpt2 else []) + [name for name, _ in given]
+    if arguments.only:
+        names = [name for name in names if name in arguments.only]
+    print("| text | tokenizer | megatron MB/s | libraries MB/s | ratios |\n|---|---|---|---|---|")
     for text, path in arguments.text:
         documents = documents_of(path)
         with tempfile.TemporaryDirectory() as folder:
@@ -110,21 +163,7 @@ def main():
                 for document in documents:
                     file.write(json.dumps({"text": document}, ensure_ascii=False) + "\n")
             for name in names:
-                others = []
-                if name not in dict(arguments.huggingface):
-                    others.append(tiktoken_encode(arguments, name))
-                else:
-                    others.append(None)
-                others.append(tokenizers_encode(arguments, name) if name not in dict(arguments.tiktoken) else None)
-                ours = own_ids(arguments, name, lines)
-                for encode in others:
-                    if encode is not None and [encode(d) for d in documents] != ours:
-                        raise SystemExit(f"{text}, {name}: the ids differ")
-                rate = own_speed(arguments, name, lines)
-                rates = [None if encode is None else speed(encode, documents, arguments.megabytes) for encode in others]
-                shown = ["–" if r is None else f"{r:.1f}" for r in rates]
-                ratios = ", ".join(f"{rate / r:.1f}" for r in rates if r is not None)
-                print(f"| {text} | {name} | {rate:.1f} | {shown[0]} | {shown[1]} | {ratios} |", flush=True)
+                compare(arguments, text, name, documents, lines)
 
 
 main()

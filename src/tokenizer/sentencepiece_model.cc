@@ -82,7 +82,7 @@ std::vector<BpeMerge> merges_of(const SentencePieceFile& file, const Vocabulary&
 
 }  // namespace
 
-std::unique_ptr<SentencePieceModel> SentencePieceModel::make(const SentencePieceFile& file) {
+std::unique_ptr<SentencePieceModel> SentencePieceModel::make(const SentencePieceFile& file, UnigramFile::Sums sums) {
   using Kind = SentencePieceFile::Model;
   if ((file.model != Kind::bpe && file.model != Kind::unigram) || file.space_is_suffix || !file.escape_spaces)
     return nullptr;
@@ -125,7 +125,7 @@ std::unique_ptr<SentencePieceModel> SentencePieceModel::make(const SentencePiece
     unigram.vocabulary = std::move(vocabulary);
     unigram.unknown = unknown[0];
     unigram.byte_fallback = file.byte_fallback;
-    unigram.single_precision = true;
+    unigram.sums = sums;
     made->model_ = make_unigram(unigram, made->unreachable_);
   }
   return made;

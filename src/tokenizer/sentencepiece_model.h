@@ -19,7 +19,8 @@ class SentencePieceModel {
  public:
   /// Null for a model that takes what only the library knows: another kind than BPE and Unigram, pieces that are
   /// defined by users or unused, spaces behind words, characters that only stand inside of pieces.
-  static std::unique_ptr<SentencePieceModel> make(const SentencePieceFile& file);
+  /// `sums`: those of the library's version, for Unigram.
+  static std::unique_ptr<SentencePieceModel> make(const SentencePieceFile& file, UnigramFile::Sums sums);
 
   void encode(std::string_view text, std::vector<std::int64_t>& ids) const;
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "tokenizer/byte_trie.h"
 #include "tokenizer/unicode_text.h"
+#include "tokenizer/word_cache.h"
 
 namespace megatron::tokenizer {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 constexpr double kUnknownPenalty = 10.0;
 
 class Unigram final : public WordModel {
+  using Sums = UnigramFile::Sums;
+
  public:
   Unigram(const UnigramFile& file, const Unreachable& unreachable) : file_(file), fallback_(file.vocabulary) {
     double lowest = std::numeric_limits<double>::infinity();
@@ -27,6 +30,11 @@ class Unigram final : public WordModel {
   }
 
   void encode(std::string_view word, std::vector<std::int64_t>& ids) const override {
+    cache_->append(word, 0, ids, [this](std::string_view w, auto& to) { encode_new(w, to); });
+  }
+
+ private:
+  void encode_new(std::string_view word, std::vector<std::int64_t>& ids) const {
     const std::vector<Best> best = search(word);
     // Backwards; neighbouring unknown pieces become one.
     std::vector<std::uint32_t> reversed;
@@ -49,7 +57,6 @@ class Unigram final : public WordModel {
     ids.insert(ids.end(), reversed.rbegin(), reversed.rend());
   }
 
- private:
   /// The best way to end at a byte: with which piece, how long, and the sum of the scores.
   struct Best {
     double score = 0;
@@ -58,7 +65,7 @@ class Unigram final : public WordModel {
   };
 
   double rounded(double score) const {
-    return file_.single_precision ? static_cast<double>(static_cast<float>(score)) : score;
+    return file_.sums == Sums::in_64_bits ? score : static_cast<double>(static_cast<float>(score));
   }
 
   std::vector<Best> search(std::string_view word) const {
@@ -66,7 +73,8 @@ class Unigram final : public WordModel {
     std::vector<Best> best(word.size() + 1);
     const auto offer = [&best, this](std::size_t end, std::size_t length, double score, std::uint32_t id) {
       Best& to = best[end];
-      if (to.length == 0 || score > to.score) to = {rounded(score), id, static_cast<std::uint32_t>(length)};
+      const double kept = rounded(score), compared = file_.sums == Sums::rounded_when_kept ? score : kept;
+      if (to.length == 0 || compared > to.score) to = {kept, id, static_cast<std::uint32_t>(length)};
     };
     for (std::size_t at = 0; at < word.size();) {
       const double here = best[at].score;
@@ -111,6 +119,7 @@ class Unigram final : public WordModel {
   FallbackBytes fallback_;
   ByteTrie trie_;
   double unknown_score_ = 0;
+  std::unique_ptr<WordCache> cache_ = std::make_unique<WordCache>();
 };
 
 }  // namespace

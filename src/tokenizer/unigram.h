@@ -14,8 +14,13 @@ struct UnigramFile {
   std::vector<double> scores;
   std::optional<std::uint32_t> unknown;
   bool byte_fallback = false;
-  /// Sums of scores are rounded to 32 bits, as SentencePiece's library does; that of HuggingFace keeps 64.
-  bool single_precision = false;
+  /// How scores add up. Rounding decides between ways that are equally good.
+  enum class Sums {
+    in_64_bits,             // HuggingFace's library
+    rounded_when_kept,      // SentencePiece 0.1: to 32 bits, but compared as they are
+    rounded_when_compared,  // SentencePiece 0.2: to 32 bits
+  };
+  Sums sums = Sums::in_64_bits;
 
   /// Refuses what is damaged, with its place.
   static UnigramFile read(const JsonNode& node);

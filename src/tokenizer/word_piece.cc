@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "tokenizer/byte_trie.h"
 #include "tokenizer/unicode_text.h"
+#include "tokenizer/word_cache.h"
 
 namespace megatron::tokenizer {
 namespace {
@@ -20,6 +21,11 @@ class WordPiece final : public WordModel {
   }
 
   void encode(std::string_view word, std::vector<std::int64_t>& ids) const override {
+    cache_->append(word, 0, ids, [this](std::string_view w, auto& to) { encode_new(w, to); });
+  }
+
+ private:
+  void encode_new(std::string_view word, std::vector<std::int64_t>& ids) const {
     const std::size_t before = ids.size();
     std::size_t characters = 0;
     for (std::size_t at = 0; at < word.size() && characters <= longest_word_; ++characters)
@@ -35,7 +41,6 @@ class WordPiece final : public WordModel {
     ids.push_back(unknown_);
   }
 
- private:
   /// Appends the id of the longest piece at `at` and returns its bytes; 0: there is none.
   std::size_t longest_piece(std::string_view word, std::size_t at, std::vector<std::int64_t>& ids) const {
     std::uint32_t node = at == 0 ? ByteTrie::kRoot : continued_;
@@ -55,6 +60,7 @@ class WordPiece final : public WordModel {
   std::size_t longest_word_;
   ByteTrie trie_;
   std::uint32_t continued_ = ByteTrie::kNone;
+  std::unique_ptr<WordCache> cache_ = std::make_unique<WordCache>();
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -9,6 +10,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "base/check.h"
 
 namespace megatron {
 
@@ -21,6 +24,17 @@ inline void cpu_relax() {
 }  // namespace
 
 struct ThreadPool::State {
+  /// Ends the workers that were started.
+  void join() {
+    {
+      const std::lock_guard lock(mutex);
+      stop.store(true, std::memory_order_release);
+      epoch.fetch_add(1, std::memory_order_acq_rel);
+    }
+    wake.notify_all();
+    for (std::thread& thread : threads) thread.join();
+  }
+
   std::vector<std::thread> threads;
   std::mutex mutex;
   std::condition_variable wake;
@@ -58,18 +72,15 @@ struct ThreadPool::State {
 
 ThreadPool::ThreadPool(int num_threads, int spin) : num_threads_(num_threads), state_(std::make_unique<State>()) {
   state_->spin = spin;
-  for (int i = 1; i < num_threads; ++i) state_->threads.emplace_back([this, i] { state_->worker(i); });
+  try {
+    for (int i = 1; i < num_threads; ++i) state_->threads.emplace_back([this, i] { state_->worker(i); });
+  } catch (const std::exception& error) {
+    state_->join();
+    throw Error(str_cat("cannot start ", num_threads, " threads: ", error.what(), " after ", state_->threads.size()));
+  }
 }
 
-ThreadPool::~ThreadPool() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stop.store(true, std::memory_order_release);
-    state_->epoch.fetch_add(1, std::memory_order_acq_rel);
-  }
-  state_->wake.notify_all();
-  for (auto& thread : state_->threads) thread.join();
-}
+ThreadPool::~ThreadPool() { state_->join(); }
 
 void ThreadPool::run(Task task, void* context) {
   if (num_threads_ == 1) {

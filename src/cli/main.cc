@@ -1,6 +1,7 @@
 // The program: finds the command, runs it, turns exceptions into exit statuses.
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -114,4 +115,8 @@ int dispatch(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return flushed(dispatch(argc, argv)); }
+int main(int argc, char** argv) {
+  // A file that may not grow further is an error of the write, which names it, and no silent death.
+  std::signal(SIGXFSZ, SIG_IGN);
+  return flushed(dispatch(argc, argv));
+}

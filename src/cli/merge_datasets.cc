@@ -39,6 +39,7 @@ void print(const data::WrittenDataset& written) {
   std::printf("wrote %s.bin and .idx: %lld documents, %lld sequences, %lld tokens\n", written.prefix.c_str(),
               static_cast<long long>(written.documents), static_cast<long long>(written.sequences),
               static_cast<long long>(written.tokens));
+  if (!written.note.empty()) std::fprintf(stderr, "note: %s\n", written.note.c_str());
 }
 
 }  // namespace
@@ -78,7 +79,9 @@ int run_split_dataset(Arguments args) {
   if (help) return std::puts(kSplitHelp), 0;
   if (input.empty()) errors.emplace_back("--input: is required");
   if (output.empty()) errors.emplace_back("--output-prefix: is required");
-  if (parser.given("--split") == parser.given("--parts")) errors.emplace_back("--split or --parts: one is required");
+  if (parser.given("--split") == parser.given("--parts"))
+    errors.emplace_back(parser.given("--split") ? "--split and --parts: only one of them"
+                                                : "--split or --parts: one is required");
   if (!errors.empty()) return refuse(errors);
   const auto written =
       parts > 0 ? data::split_into_parts(input, output, parts) : data::split_dataset(input, output, split);

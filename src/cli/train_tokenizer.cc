@@ -110,7 +110,7 @@ std::vector<std::string> parse(Arguments args, Request& request) {
   if (request.help) return {};
   if (request.corpus.inputs.empty()) errors.emplace_back("--input: is required");
   if (request.output.empty()) errors.emplace_back("--output: is required: a folder");
-  if (!vocab_size.has_value()) errors.emplace_back("--vocab-size: is required");
+  if (!parser.given("--vocab-size")) errors.emplace_back("--vocab-size: is required");
   check_choice("--pattern", request.pattern, kPatterns, errors);
   check_choice("--model-type", request.sentencepiece.model_type, kModelTypes, errors);
   check_trainer(parser, request, errors);
@@ -122,11 +122,15 @@ std::vector<std::string> parse(Arguments args, Request& request) {
   request.sentencepiece.special_tokens = request.bpe.special_tokens;
   request.bpe.vocab_size = std::min<std::int64_t>(vocab_size.value_or(0), std::numeric_limits<std::int32_t>::max());
   request.corpus.workers = static_cast<int>(std::min<std::int64_t>(request.workers, 1024));
+  for (const char* taken : {"<unk>", "<s>", "</s>"})
+    for (const std::string& name : request.bpe.special_tokens)
+      if (learns_sentencepiece(request) && name == taken)
+        errors.push_back(str_cat("--special-tokens ", name, ": a SentencePiece model has it by itself"));
   if (vocab_size.has_value() && !learns_sentencepiece(request)) {
     try {
       tokenizer::train_bpe({}, request.bpe);  // refuses what cannot be before the text is read
     } catch (const ConfigError& error) {
-      errors.push_back(str_cat("--vocab-size ", *vocab_size, ": ", error.what()));
+      errors.emplace_back(error.what());
     }
   }
   return errors;

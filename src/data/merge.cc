@@ -1,6 +1,7 @@
 #include "data/merge.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -24,12 +25,8 @@ bool same_dataset(const std::string& a, const std::string& b) {
 WrittenDataset publish(IndexedDatasetWriter& writer, const std::string& prefix, std::int64_t documents,
                        const std::optional<std::string>& stamp) {
   writer.seal();
-  if (stamp)
-    write_stamp(prefix, *stamp);
-  else
-    fs::remove(stamp_path(prefix));  // of what stood there before
-  writer.publish();
-  return {prefix, documents, writer.num_sequences(), writer.num_tokens()};
+  publish_with_stamp(writer, prefix, stamp);
+  return {prefix, documents, writer.num_sequences(), writer.num_tokens(), ""};
 }
 
 WrittenDataset write_range(const IndexedDataset& dataset, const std::string& prefix, const IndexRange& range) {
@@ -37,6 +34,13 @@ WrittenDataset write_range(const IndexedDataset& dataset, const std::string& pre
   IndexedDatasetWriter writer(prefix, dataset.type(), dataset.has_modes());
   writer.add_documents(dataset, range.begin, range.end);
   return publish(writer, prefix, range.size(), read_stamp(dataset.prefix()));
+}
+
+/// A part that is not written must not lie there from an earlier cut: its documents are in other parts now.
+void check_absent(const std::string& prefix) {
+  if (fs::exists(prefix + ".idx") || fs::exists(prefix + ".bin"))
+    throw ConfigError(
+        str_cat(prefix, ".idx: is left from an earlier cut, and this one has no documents for it; remove it"));
 }
 
 }  // namespace
@@ -64,7 +68,7 @@ WrittenDataset merge_datasets(const std::vector<std::string>& inputs, const std:
                               bool multimodal) {
   MEGATRON_CHECK(!inputs.empty(), "nothing to merge");
   std::unique_ptr<IndexedDatasetWriter> writer;
-  const std::optional<std::string> stamp = read_stamp(inputs[0]);
+  std::vector<std::string> stamped, unstamped;
   std::int64_t documents = 0;
   for (const std::string& input : inputs) {
     if (same_dataset(input, output_prefix))
@@ -73,24 +77,35 @@ WrittenDataset merge_datasets(const std::vector<std::string>& inputs, const std:
     if (multimodal != dataset.has_modes() && dataset.num_sequences() > 0)
       throw ConfigError(str_cat(input, multimodal ? ": has no modes, but --multimodal is given"
                                                   : ": has modes; give --multimodal to keep them"));
-    check_same_stamp(inputs[0], input);
+    (read_stamp(input) ? stamped : unstamped).push_back(input);
+    if (!stamped.empty()) check_same_stamp(stamped.front(), stamped.back());
     if (!writer) writer = std::make_unique<IndexedDatasetWriter>(output_prefix, dataset.type(), multimodal);
     writer->add_dataset(dataset);
     documents += dataset.num_documents();
   }
-  return publish(*writer, output_prefix, documents, stamp);
+  const bool known = unstamped.empty();
+  WrittenDataset written =
+      publish(*writer, output_prefix, documents, known ? read_stamp(stamped.front()) : std::nullopt);
+  if (!known && !stamped.empty())
+    written.note =
+        str_cat(unstamped.front(), " has no ", stamp_path(unstamped.front()), ": whether its ids are those of ",
+                stamped.front(), "'s tokenizer is not known, and training will not check it");
+  return written;
 }
 
 std::vector<WrittenDataset> split_dataset(const std::string& input, const std::string& output_prefix,
                                           const std::string& split) {
   const SplitMatrix matrix = parse_split(split);
   const IndexedDataset dataset(input);
-  std::vector<WrittenDataset> written;
+  std::array<IndexRange, 3> ranges;
   for (std::size_t i = 0; i < matrix.size(); ++i) {
-    if (!matrix[i]) continue;
-    const IndexRange range = split_range(*matrix[i], dataset.num_documents());
-    if (range.size() > 0) written.push_back(write_range(dataset, str_cat(output_prefix, "_", kSplitNames[i]), range));
+    if (matrix[i]) ranges[i] = split_range(*matrix[i], dataset.num_documents());
+    if (ranges[i].size() == 0) check_absent(str_cat(output_prefix, "_", kSplitNames[i]));
   }
+  std::vector<WrittenDataset> written;
+  for (std::size_t i = 0; i < matrix.size(); ++i)
+    if (ranges[i].size() > 0)
+      written.push_back(write_range(dataset, str_cat(output_prefix, "_", kSplitNames[i]), ranges[i]));
   return written;
 }
 

@@ -11,6 +11,7 @@ namespace megatron::data {
 struct WrittenDataset {
   std::string prefix;
   std::int64_t documents = 0, sequences = 0, tokens = 0;
+  std::string note;  // what a user should know of it; empty: nothing
 };
 
 /// The prefixes of the .bin/.idx pairs of a folder, sorted by name (bytes). Throws IoError when it cannot be read,
@@ -18,7 +19,8 @@ struct WrittenDataset {
 std::vector<std::string> datasets_in(const std::string& folder);
 
 /// Joins `inputs` in this order. `multimodal`: mode bytes are kept; all inputs must have them. Throws ConfigError when
-/// types, modes or tokenizers differ, or the output is one of the inputs.
+/// types, modes or tokenizers differ, or the output is one of the inputs. Where an input does not say its tokenizer,
+/// the result says none, with a note.
 WrittenDataset merge_datasets(const std::vector<std::string>& inputs, const std::string& output_prefix,
                               bool multimodal);
 

@@ -81,10 +81,8 @@ class Output {
   void finish() {
     for (const auto& writer : writers_) writer->seal();
     const std::string stamp = tokenizer_stamp(tokenizer_, config_.append_eod);
-    for (std::size_t k = 0; k < writers_.size(); ++k) {
-      write_stamp(output_name(config_.output_prefix, config_.json_keys[k]), stamp);
-      writers_[k]->publish();
-    }
+    for (std::size_t k = 0; k < writers_.size(); ++k)
+      publish_with_stamp(*writers_[k], output_name(config_.output_prefix, config_.json_keys[k]), stamp);
     remove_state(config_.output_prefix);
   }
 

@@ -68,13 +68,21 @@ void check_request(const SplitRequest& request) {
 /// Shares of an unweighted blend, by what its members hold.
 std::vector<double> shares_by_size(const SplitRequest& request, const std::vector<SplitMember>& members) {
   std::vector<double> sizes;
+  std::int64_t all = 0;
   for (const SplitMember& member : members) {
+    all += member.dataset->size();
     if (member.dataset->size() == 0)
       throw ConfigError(str_cat(member.prefix, ": the ", kSplitNames[static_cast<std::size_t>(request.name)],
                                 " split yields no sample of length ", request.config.index.seq_length,
                                 "; leave the file out of the blend"));
     sizes.push_back(static_cast<double>(member.dataset->size()));
   }
+  if (request.num_samples && *request.num_samples > all)
+    throw ConfigError(
+        str_cat("the ", kSplitNames[static_cast<std::size_t>(request.name)], " split: ", *request.num_samples,
+                " samples are asked of it, but its ", members.size(),
+                " files, each read once because they have no weights, hold ", all, "; give weights, or ask for fewer (",
+                request.name == SplitName::train ? "--train-iters, --train-samples" : "--eval-iters", ")"));
   return normalize_weights(sizes);
 }
 

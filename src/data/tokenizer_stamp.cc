@@ -1,5 +1,6 @@
 #include "data/tokenizer_stamp.h"
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -65,12 +66,22 @@ void write_stamp(const std::string& prefix, const std::string& text) {
   file.commit();
 }
 
+void publish_with_stamp(IndexedDatasetWriter& writer, const std::string& prefix,
+                        const std::optional<std::string>& text) {
+  std::filesystem::remove(stamp_path(prefix));
+  if (text) write_stamp(prefix, *text);
+  try {
+    writer.publish();
+  } catch (...) {
+    std::error_code ignored;
+    std::filesystem::remove(stamp_path(prefix), ignored);
+    throw;
+  }
+}
+
 void check_same_stamp(const std::string& first, const std::string& other) {
   const std::optional<Stamp> a = parsed_stamp(first), b = parsed_stamp(other);
-  if (!a && !b) return;
-  if (!a || !b)
-    throw ConfigError(str_cat(other, ": ", b ? "has" : "lacks", " a ", stamp_path(other), ", unlike ", first,
-                              ": whether one tokenizer made both is not known"));
+  MEGATRON_CHECK(a && b, first, " or ", other, " has no stamp");
   if (a->hash != b->hash)
     throw ConfigError(
         str_cat(other, ": its tokenizer, ", b->describe(), ", is not that of ", first, ", ", a->describe()));

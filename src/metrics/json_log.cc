@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "base/check.h"
 
@@ -22,6 +23,9 @@ class ObjectText {
     char text[40];
     std::snprintf(text, sizeof(text), "%.17g", value);
     raw(key, std::isfinite(value) ? text : "null");
+  }
+  void add(const char* key, const std::string& value) {
+    raw(key, nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
   void add(const char* key, const ObjectText& object) { raw(key, object.finish()); }
   void add_null(const char* key) { raw(key, "null"); }
@@ -69,6 +73,7 @@ std::string to_json(const StepRecord& record) {
 std::string to_json(const EvalRecord& record) {
   ObjectText object;
   object.add("iteration", record.iteration);
+  if (!record.validation_set.empty()) object.add("validation_set", record.validation_set);
   object.add("validation_loss", record.validation_loss);
   object.add("validation_tokens", record.validation_tokens);
   object.add("seconds", record.seconds);

@@ -46,6 +46,7 @@ struct EvalRecord {
   double validation_loss = 0.0;        // Σ loss·mask / Σ mask
   std::int64_t validation_tokens = 0;  // tokens whose loss counted
   double seconds = 0.0;
+  std::string validation_set = {};  // of several: which
 };
 
 /// Peak bytes of one kind of memory, as the memory tracker names it.

@@ -81,8 +81,8 @@ class Trainer {
 
   void add_first_tokens() {
     for (const std::string& special : options_.special_tokens) {
-      if (special.empty()) throw ConfigError("a special token must not be empty");
-      if (vocabulary_.has(special)) throw ConfigError(str_cat("the special token '", special, "' is named twice"));
+      if (special.empty()) throw ConfigError("--special-tokens: an empty name");
+      if (vocabulary_.has(special)) throw ConfigError(str_cat("--special-tokens: '", special, "' is named twice"));
       vocabulary_.id_of(special);
     }
     // In the order of their characters: those of Latin-1 come before those from U+0100 on.
@@ -92,7 +92,7 @@ class Trainer {
     std::sort(bytes.begin(), bytes.end());
     for (const auto& [character, byte] : bytes) byte_ids_[byte] = vocabulary_.id_of(character);
     if (vocabulary_.size() > options_.vocab_size)
-      throw ConfigError(str_cat("a vocabulary of ", options_.vocab_size, " cannot hold the 256 bytes and ",
+      throw ConfigError(str_cat("--vocab-size ", options_.vocab_size, ": cannot hold the 256 bytes and ",
                                 options_.special_tokens.size(), " special tokens; nearest: ", vocabulary_.size()));
   }
 

@@ -43,6 +43,7 @@ int Evaluations::evaluate_split(const data::Dataset* dataset, const char* split,
   EvaluationReport report;
   report.iteration = position.iteration;
   report.split = split;
+  report.set = set;
   report.suffix = str_cat(at_end ? str_cat(" on ", split, " set") : std::string(), set.empty() ? "" : " of ", set);
   report.loss = result.loss;
   report.token_sum = result.token_sum;

@@ -34,6 +34,7 @@ struct EvaluationReport {
   std::int64_t iteration = 0;
   std::string split;   // "validation", "test"
   std::string suffix;  // "", " on validation set", " on test set": as Megatron-LM ends its line
+  std::string set;     // of several validation sets: which
   double loss = 0;
   double token_sum = 0;
   std::int64_t trained_tokens = 0;

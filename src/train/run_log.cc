@@ -77,6 +77,7 @@ void RunLog::step(const StepReport& report) {
 void RunLog::evaluation(const EvaluationReport& report) {
   metrics::EvalRecord record;
   record.iteration = report.iteration;
+  record.validation_set = report.set;
   record.validation_loss = report.loss;
   record.validation_tokens = report.trained_tokens;
   record.seconds = report.seconds;

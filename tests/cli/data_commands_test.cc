@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
@@ -207,6 +208,13 @@ TEST(DataCommands, FullValidationOfSeveralSets) {
   ASSERT_EQ(result.status, 0) << result.output;
   EXPECT_TRUE(contains(result.output, "of " + (folder / "p_valid"))) << result.output;
   EXPECT_TRUE(contains(result.output, "of " + (folder / "p_test"))) << result.output;
+  std::map<std::string, int> evaluations;
+  std::ifstream log(folder / "log");
+  for (std::string line; std::getline(log, line);) {
+    const json record = json::parse(line);
+    if (record.contains("validation_loss")) ++evaluations[record.at("validation_set").get<std::string>()];
+  }
+  EXPECT_EQ(evaluations, (std::map<std::string, int>{{folder / "p_valid", 3}, {folder / "p_test", 3}}));
 }
 
 }  // namespace

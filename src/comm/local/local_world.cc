@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <numeric>
+#include <system_error>
 #include <thread>
 
 namespace megatron::comm {
@@ -83,6 +84,15 @@ void LocalWorld::run_rank(int rank, const std::function<void(RankContext&)>& fn)
   shared_.kept[static_cast<std::size_t>(rank)].clear();
 }
 
+/// The machine has no thread for this rank and those behind it: the ranks that run must not wait for them.
+void LocalWorld::not_started(int rank, const char* reason) {
+  fail(rank, std::make_exception_ptr(
+                 Error(str_cat("cannot start a thread for each of ", options_.world_size, " ranks: ", reason))));
+  const std::lock_guard lock(closing_mutex_);
+  at_end_ += options_.world_size - rank;
+  closing_.notify_all();
+}
+
 void LocalWorld::run(const std::function<void(RankContext&)>& fn) {
   MEGATRON_CHECK(!shared_.abort.aborted(), "this world has been aborted");
   at_end_ = 0;
@@ -94,8 +104,12 @@ void LocalWorld::run(const std::function<void(RankContext&)>& fn) {
   std::unique_ptr<Watchdog> watchdog = options_.world_size > 1 ? start_watchdog() : nullptr;
   watchdog_.store(watchdog.get());
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < options_.world_size; ++rank)
-    threads.emplace_back([this, rank, &fn] { run_rank(rank, fn); });
+  try {
+    for (int rank = 0; rank < options_.world_size; ++rank)
+      threads.emplace_back([this, rank, &fn] { run_rank(rank, fn); });
+  } catch (const std::system_error& error) {
+    not_started(static_cast<int>(threads.size()), error.what());
+  }
   for (std::thread& thread : threads) thread.join();
   watchdog_.store(nullptr);
   watchdog.reset();

@@ -28,6 +28,7 @@ class LocalWorld : public World {
 
  private:
   using GroupId = std::pair<std::pair<std::string, std::vector<int>>, int>;
+  void not_started(int rank, const char* reason);
   void run_rank(int rank, const std::function<void(RankContext&)>& fn);
   LocalGroup& group(const std::string& name, const std::vector<int>& members, int instance);
   void fail(int rank, const std::exception_ptr& error);

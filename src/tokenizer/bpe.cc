@@ -70,40 +70,39 @@ std::size_t BpeMerges::merge_short(std::uint32_t* ids, std::size_t count) const 
 }
 
 // A doubly linked list of ids and a heap of the pairs that were neighbours once; outdated ones are recognised by the
-// id they would make.
+// ids they would join. Some 28 bytes per id.
 std::size_t BpeMerges::merge_long(std::uint32_t* ids, std::size_t count) const {
   struct Node {
-    std::size_t before, after;
+    std::uint32_t before, after;
   };
   struct Candidate {
-    std::uint32_t rank;
-    std::size_t at;
-    std::uint32_t left, right, merged;
+    std::uint32_t rank, at, left, right;
     bool operator<(const Candidate& other) const {  // the heap gives out the greatest
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
   };
-  constexpr std::size_t kEnd = ~std::size_t{0};
-  constexpr std::uint32_t kGone = kNone;
+  constexpr std::uint32_t kEnd = 0xffffffffU, kGone = kNone;
+  if (count >= kEnd) throw Error("a word of 4 GiB or more");
+  const auto size = static_cast<std::uint32_t>(count);
   std::vector<Node> nodes(count);
   std::vector<Candidate> first;
-  const auto candidate = [&](std::size_t at, std::size_t after, auto add) {
+  const auto candidate = [&](std::uint32_t at, std::uint32_t after, auto add) {
     const Found found = find(ids[at], ids[after]);
-    if (found.rank != kNone) add(Candidate{found.rank, at, ids[at], ids[after], found.merged});
+    if (found.rank != kNone) add(Candidate{found.rank, at, ids[at], ids[after]});
   };
-  for (std::size_t i = 0; i < count; ++i) {
-    nodes[i] = {i == 0 ? kEnd : i - 1, i + 1 == count ? kEnd : i + 1};
-    if (i + 1 < count) candidate(i, i + 1, [&](const Candidate& c) { first.push_back(c); });
+  for (std::uint32_t i = 0; i < size; ++i) {
+    nodes[i] = {i == 0 ? kEnd : i - 1, i + 1 == size ? kEnd : i + 1};
+    if (i + 1 < size) candidate(i, i + 1, [&](const Candidate& c) { first.push_back(c); });
   }
   std::priority_queue<Candidate> heap(std::less<Candidate>(), std::move(first));
   while (!heap.empty()) {
     const Candidate c = heap.top();
     heap.pop();
-    const std::size_t right = ids[c.at] == c.left ? nodes[c.at].after : kEnd;
+    const std::uint32_t right = ids[c.at] == c.left ? nodes[c.at].after : kEnd;
     if (right == kEnd || ids[right] != c.right) continue;
-    ids[c.at] = c.merged;
+    ids[c.at] = find(c.left, c.right).merged;
     ids[right] = kGone;
-    const std::size_t after = nodes[c.at].after = nodes[right].after;
+    const std::uint32_t after = nodes[c.at].after = nodes[right].after;
     if (after != kEnd) nodes[after].before = c.at;
     const auto push = [&](const Candidate& made) { heap.push(made); };
     if (nodes[c.at].before != kEnd) candidate(nodes[c.at].before, c.at, push);

@@ -136,7 +136,7 @@ std::string random_text(std::mt19937& random) {
   return text;
 }
 
-void expect_same_as_library(const std::string& model) {
+void expect_same_as_library(const std::string& model, std::size_t most) {
   MEGATRON_REQUIRE_REFERENCE(std::filesystem::path(asset(model)));
   sentencepiece::SentencePieceProcessor library;
   ASSERT_TRUE(library.Load(asset(model)).ok());
@@ -153,7 +153,7 @@ void expect_same_as_library(const std::string& model) {
   for (const std::string& path : {asset("text/tinyshakespeare.txt"), asset("text/wikitext-2.valid.txt"),
                                   here + "/docs/options.md", here + "/docs/performance.md", here + "/CMakeLists.txt"}) {
     if (!std::filesystem::exists(path)) continue;
-    const std::string text = slurp(path).substr(0, 1'000'000);
+    const std::string text = slurp(path).substr(0, most);
     EXPECT_TRUE(tokenizer->encode(text) == by_library(library, text)) << path;
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);)
@@ -161,9 +161,9 @@ void expect_same_as_library(const std::string& model) {
   }
 }
 
-TEST(SentencePiece, LlamaEqualsTheLibrary) { expect_same_as_library(kLlama); }
-TEST(SentencePiece, BpeEqualsTheLibrary) { expect_same_as_library("tokenizers/spm-bpe4k-bytefallback.model"); }
-TEST(SentencePiece, UnigramEqualsTheLibrary) { expect_same_as_library(kUnigram); }
+TEST(SentencePiece, LlamaEqualsTheLibrary) { expect_same_as_library(kLlama, 200'000); }
+TEST(SentencePiece, BpeEqualsTheLibrary) { expect_same_as_library("tokenizers/spm-bpe4k-bytefallback.model", 200'000); }
+TEST(SentencePiece, UnigramEqualsTheLibrary) { expect_same_as_library(kUnigram, 1'000'000); }
 
 TEST(SentencePiece, ControlSymbolsAreTextUnlessAsked) {
   MEGATRON_REQUIRE_REFERENCE(std::filesystem::path(asset(kLlama)));

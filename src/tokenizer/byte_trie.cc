@@ -18,13 +18,16 @@ void ByteTrie::grow() {
 std::uint32_t ByteTrie::make_step(std::uint32_t node, unsigned char byte) {
   const std::uint32_t found = step(node, byte);
   if (found != kNone) return found;
+  if (values_.size() >= kMostNodes) throw ConfigError("the pieces of a vocabulary have too many beginnings (2^24)");
+  const auto made = static_cast<std::uint32_t>(values_.size());
+  values_.push_back(kNone);
+  if (node == kRoot) return first_[byte] = made;
   if (values_.size() * 2 >= slots_.size()) grow();
-  const std::uint64_t key = std::uint64_t{node} << 8 | byte;
+  const std::uint32_t key = node << 8 | byte;
   std::size_t slot = home(key);
   while (slots_[slot].key != kEmpty) slot = (slot + 1) & (slots_.size() - 1);
-  slots_[slot] = {key, static_cast<std::uint32_t>(values_.size())};
-  values_.push_back(kNone);
-  return slots_[slot].node;
+  slots_[slot] = {key, made};
+  return made;
 }
 
 void ByteTrie::add(std::string_view key, std::uint32_t value) {

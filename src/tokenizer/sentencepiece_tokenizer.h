@@ -1,5 +1,6 @@
 // SentencePiece models (.model): Megatron-LM's SentencePieceTokenizer, GPTSentencePieceTokenizer and Llama2Tokenizer.
-// Pieces and ids are those of the sentencepiece library.
+// Pieces and ids are those of the sentencepiece library, which encodes itself where sentencepiece_model.h cannot or, on
+// samples at loading, gives other ids.
 #pragma once
 
 #include <memory>

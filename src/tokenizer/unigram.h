@@ -17,8 +17,8 @@ struct UnigramFile {
   /// How scores add up. Rounding decides between ways that are equally good.
   enum class Sums {
     in_64_bits,             // HuggingFace's library
-    rounded_when_kept,      // SentencePiece 0.1: to 32 bits, but compared as they are
-    rounded_when_compared,  // SentencePiece 0.2: to 32 bits
+    rounded_when_kept,      // sentencepiece 0.1.97: to 32 bits, but compared as they are
+    rounded_when_compared,  // sentencepiece 0.2.3: to 32 bits
   };
   Sums sums = Sums::in_64_bits;
 

@@ -99,7 +99,7 @@ TEST(BpeTrainer, RefusesWhatCannotBe) {
   refuses({255, 0, {}}, "nearest: 256");
   refuses({257, 0, {"<a>", "<b>"}}, "nearest: 258");
   refuses({300, 0, {"<a>", "<a>"}}, "'<a>' is named twice");
-  refuses({300, 0, {""}}, "must not be empty");
+  refuses({300, 0, {""}}, "an empty name");
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <utility>
 
 #include "base/check.h"
 #include "schedule/training_program.h"
@@ -126,29 +128,38 @@ spec::PassSetting pass_setting(const spec::RunSpec& run, bool weights_apart) {
           weights_apart};
 }
 
-Peak training_peak(const spec::RunSpec& run, const Program& program, int rank) {
+/// A program of a step, and whether any of its backward passes comes apart.
+struct StepProgram {
+  explicit StepProgram(Program made) : program(std::move(made)), splits_backward(has_weight_passes(program)) {}
+  Program program;
+  bool splits_backward;
+};
+
+Peak training_peak(const spec::RunSpec& run, const StepProgram& step, int rank) {
   const spec::StagePlacement placement = run.parallel.placement();
-  const spec::PassSetting setting = pass_setting(run, has_weight_passes(program));
+  const spec::PassSetting setting = pass_setting(run, step.splits_backward);
   std::vector<spec::StagePasses> passes;
   const std::vector<spec::StageShape> shapes = spec::rank_shapes(run, rank);
   for (int chunk = 0; chunk < placement.num_chunks; ++chunk)
     passes.push_back(spec::stage_passes(shapes[static_cast<std::size_t>(chunk)], setting,
                                         borders_of(placement, placement.stage_of(rank, chunk))));
-  return peak_of_passes(program.lists[static_cast<std::size_t>(rank)], placement, passes,
+  return peak_of_passes(step.program.lists[static_cast<std::size_t>(rank)], placement, passes,
                         spec::message_bytes(run, run.batch.micro_batch_size));
 }
 
 /// The programs of a run. zb-auto without times makes a second one after some steps: here the one of equal times.
-std::vector<Program> programs_of(const spec::RunSpec& run) {
+std::vector<StepProgram> programs_of(const spec::RunSpec& run) {
   const spec::ParallelSpec& p = run.parallel;
   const std::int64_t count = micro_batches_to_follow(p, run.batch.num_micro_batches);
-  const double kept = kept_after_input_grad(run);
-  std::vector<Program> programs = {training_program(p, count, kept)};
+  const bool weighs = p.schedule == spec::PipelineSchedule::zb_auto || p.schedule == spec::PipelineSchedule::from_file;
+  const double kept = weighs ? kept_after_input_grad(run) : 1.0;
+  std::vector<StepProgram> programs;
+  programs.emplace_back(training_program(p, count, kept));
   if (!measures_passes(p) || spec::train_iterations(run.batch).value_or(kLastMeasuredStep + 1) <= kLastMeasuredStep)
     return programs;
   spec::ParallelSpec timed = p;
   timed.pipeline_times = spec::PipelineTimes{};
-  programs.push_back(training_program(timed, count, kept));
+  programs.emplace_back(training_program(timed, count, kept));
   return programs;
 }
 
@@ -165,13 +176,21 @@ Peak evaluation_peak(const spec::RunSpec& run, int rank) {
   return peak;
 }
 
-/// Of one rank's training steps.
-Peak step_peak(const spec::RunSpec& run, std::span<const Program> programs, int rank) {
-  Peak peak;
-  for (const Program& program : programs) raise(peak, training_peak(run, program, rank));
+/// GPipe's peak grows by a stash with each micro-batch that is not followed: the program of one more.
+std::optional<StepProgram> longer_program(const spec::RunSpec& run) {
   const std::int64_t count = run.batch.num_micro_batches, followed = micro_batches_to_follow(run.parallel, count);
-  if (run.parallel.schedule != spec::PipelineSchedule::gpipe || count == followed) return peak;
-  const Peak more = training_peak(run, training_program(run.parallel, followed + 1), rank);
+  if (run.parallel.schedule != spec::PipelineSchedule::gpipe || count == followed) return std::nullopt;
+  return StepProgram(training_program(run.parallel, followed + 1));
+}
+
+/// Of one rank's training steps.
+Peak step_peak(const spec::RunSpec& run, std::span<const StepProgram> programs,
+               const std::optional<StepProgram>& longer, int rank) {
+  Peak peak;
+  for (const StepProgram& program : programs) raise(peak, training_peak(run, program, rank));
+  if (!longer.has_value()) return peak;
+  const std::int64_t count = run.batch.num_micro_batches, followed = micro_batches_to_follow(run.parallel, count);
+  const Peak more = training_peak(run, *longer, rank);
   peak.activations += (count - followed) * (more.activations - peak.activations);
   return peak;
 }
@@ -198,13 +217,14 @@ double kept_after_input_grad(const spec::RunSpec& run) {
 RunCosts run_costs(const spec::RunSpec& run) {
   const spec::ParallelSpec& p = run.parallel;
   const std::int64_t count = run.batch.num_micro_batches;
-  const std::vector<Program> programs = programs_of(run);
+  const std::vector<StepProgram> programs = programs_of(run);
+  const std::optional<StepProgram> longer = longer_program(run);
   const int shards = spec::optimizer_shards(run);
   RunCosts costs;
   std::vector<std::vector<spec::RankMemory>> memory;  // [pipeline rank][owner]
   for (int rank = 0; rank < p.pipeline_parallel; ++rank) {
     const spec::FlatPlan plan = spec::flat_plan(run, rank, shards);
-    Peak passes = step_peak(run, programs, rank);
+    Peak passes = step_peak(run, programs, longer, rank);
     passes.communication += spec::rounded_messages_of_passes(run, plan);
     if (run.batch.eval_iters > 0) raise(passes, evaluation_peak(run, rank));
     std::vector<spec::RankMemory>& owners = memory.emplace_back();

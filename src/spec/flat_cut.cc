@@ -1,7 +1,6 @@
 #include "spec/flat_cut.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -29,7 +28,7 @@ class Cutter {
     const FlatItem& item = items_[i];
     if (!open_ || item.own_bucket || item.group != group_) {
       if (!cut_.buckets.empty()) close_bucket();
-      cut_.buckets.push_back({end_, end_, {}, {}});
+      cut_.buckets.push_back({end_, end_, {}, {}, {}});
     }
     FlatCut::Bucket& bucket = cut_.buckets.back();
     bucket.items.push_back(i);
@@ -50,6 +49,7 @@ class Cutter {
     for (int shard = 1; shard <= shards_; ++shard) {
       const std::int64_t to = shard == shards_ ? bucket.end : cut_at(bucket, bucket.begin + shard * share);
       bucket.shard_sizes.push_back(to - from);
+      bucket.shard_begins.push_back(from);
       from = to;
     }
   }
@@ -84,10 +84,6 @@ std::int64_t segment_begin(const Sharding& sharding, std::int64_t index) {
     return std::max(piece.local_row, index - logical % kNormSegment);
   }
   return index;  // padding, which no norm counts
-}
-
-std::int64_t FlatCut::Bucket::shard_begin(int shard) const {
-  return std::accumulate(shard_sizes.begin(), shard_sizes.begin() + shard, begin);
 }
 
 HeldRange FlatCut::owned(std::size_t item, int shard) const {

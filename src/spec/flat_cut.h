@@ -36,8 +36,9 @@ struct FlatCut {
     std::int64_t begin = 0, end = 0;        // elements of the buffer, padding included
     std::vector<std::size_t> items;         // in buffer order
     std::vector<std::int64_t> shard_sizes;  // elements of each owner; they add up to end − begin
+    std::vector<std::int64_t> shard_begins;
     std::int64_t size() const { return end - begin; }
-    std::int64_t shard_begin(int shard) const;
+    std::int64_t shard_begin(int shard) const { return shard_begins[static_cast<std::size_t>(shard)]; }
   };
   std::vector<std::int64_t> numel, offsets;  // of each item
   std::vector<std::size_t> bucket_of;        // of each item

@@ -1,6 +1,7 @@
 #include "spec/flat_plan.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "spec/parameter_table.h"
 
@@ -28,21 +29,29 @@ HeldParameter::Sum sum_of(const RunSpec& run, const std::string& name) {
 
 class Held {
  public:
-  explicit Held(const RunSpec& run) : run_(run), table_(parameter_table(run)) {}
+  explicit Held(const RunSpec& run) : run_(run) {}
 
   std::vector<HeldParameter> of(int pipeline_rank) {
     const StagePlacement placement = run_.parallel.placement();
-    for (int chunk = 0; chunk < placement.num_chunks; ++chunk) add_stage(placement.stage_of(pipeline_rank, chunk));
+    const std::vector<std::int64_t>& layers = run_.parallel.layers_per_stage;
+    std::int64_t first_layer = 0;
+    int counted = 0;  // stages in first_layer
+    for (int chunk = 0; chunk < placement.num_chunks; ++chunk) {
+      const int stage = placement.stage_of(pipeline_rank, chunk);  // ascending
+      first_layer = std::accumulate(layers.begin() + counted, layers.begin() + stage, first_layer);
+      counted = stage;
+      add_stage(stage, first_layer);
+    }
     return std::move(held_);
   }
 
  private:
-  void add_stage(int stage) {
+  void add_stage(int stage, std::int64_t first_layer) {
     const bool last = stage + 1 == run_.parallel.placement().num_stages();
     const ParameterRow* tied = nullptr;
     std::string unit;
-    for (const ParameterRow& row : table_) {
-      if (std::find(row.stages.begin(), row.stages.end(), stage) == row.stages.end()) continue;
+    const std::vector<ParameterRow> rows = stage_parameters(run_, stage, first_layer);
+    for (const ParameterRow& row : rows) {
       const bool word = row.name == "embedding.word_embeddings.weight";
       if (word && run_.model.tied() && last) tied = &row;
       if (word && stage != 0) continue;
@@ -76,7 +85,6 @@ class Held {
   }
 
   const RunSpec& run_;
-  const std::vector<ParameterRow> table_;
   std::vector<HeldParameter> held_;
   int unit_ = -1;
   bool has_table_ = false;

@@ -7,33 +7,60 @@ namespace {
 
 class Table {
  public:
-  explicit Table(const RunSpec& run) : run_(run), m_(run.model), tp_(run.parallel.tensor_parallel) {}
+  explicit Table(const RunSpec& run)
+      : run_(run), m_(run.model), tp_(run.parallel.tensor_parallel), last_(run.parallel.placement().num_stages() - 1) {}
 
   std::vector<ParameterRow> fill() {
-    const int last = run_.parallel.placement().num_stages() - 1;
-    stages_ = {0};
-    if (m_.tied() && last > 0) stages_.push_back(last);
-    const Sharding table = row_shard(2, m_.vocab_size, m_.padded_vocab_size, m_.hidden_size, 0, tp_);
-    add("embedding.word_embeddings.weight", "rows", table);
-    stages_ = {0};
-    if (m_.position_embedding == PositionEmbedding::learned_absolute)
-      add("embedding.position_embeddings.weight", "whole",
-          replicated(2, m_.max_position_embeddings, m_.hidden_size, 0));
+    add_embedding();
     std::int64_t layer = 0;
-    for (int stage = 0; stage <= last; ++stage) {
-      stages_ = {stage};
-      for (std::int64_t i = 0; i < run_.parallel.layers_per_stage[static_cast<std::size_t>(stage)]; ++i)
-        add_layer(str_cat("decoder.layers.", layer++, "."));
-    }
-    stages_ = {last};
-    add_norm("decoder.final_layernorm", m_.hidden_size);
-    if (!m_.tied()) add("output_layer.weight", "rows", table);
+    for (int stage = 0; stage <= last_; ++stage) layer = add_layers(stage, layer);
+    add_head();
+    return std::move(rows_);
+  }
+
+  std::vector<ParameterRow> fill_stage(int stage, std::int64_t first_layer) {
+    if (stage == 0)
+      add_embedding();
+    else if (stage == last_ && m_.tied())
+      add_words();
+    add_layers(stage, first_layer);
+    if (stage == last_) add_head();
     return std::move(rows_);
   }
 
  private:
   void add(std::string name, std::string cut, Sharding sharding) {
     rows_.push_back({std::move(name), std::move(cut), std::move(sharding), stages_});
+  }
+
+  Sharding table() const { return row_shard(2, m_.vocab_size, m_.padded_vocab_size, m_.hidden_size, 0, tp_); }
+
+  void add_words() {
+    stages_ = {0};
+    if (m_.tied() && last_ > 0) stages_.push_back(last_);
+    add("embedding.word_embeddings.weight", "rows", table());
+  }
+
+  void add_embedding() {
+    add_words();
+    stages_ = {0};
+    if (m_.position_embedding == PositionEmbedding::learned_absolute)
+      add("embedding.position_embeddings.weight", "whole",
+          replicated(2, m_.max_position_embeddings, m_.hidden_size, 0));
+  }
+
+  /// Returns the number of the layer behind them.
+  std::int64_t add_layers(int stage, std::int64_t first) {
+    stages_ = {stage};
+    const std::int64_t end = first + run_.parallel.layers_per_stage[static_cast<std::size_t>(stage)];
+    for (std::int64_t layer = first; layer < end; ++layer) add_layer(str_cat("decoder.layers.", layer, "."));
+    return end;
+  }
+
+  void add_head() {
+    stages_ = {last_};
+    add_norm("decoder.final_layernorm", m_.hidden_size);
+    if (!m_.tied()) add("output_layer.weight", "rows", table());
   }
 
   void add_norm(const std::string& name, std::int64_t width) {
@@ -79,7 +106,7 @@ class Table {
 
   const RunSpec& run_;
   const ModelSpec& m_;
-  int tp_;
+  int tp_, last_;
   std::vector<int> stages_;
   std::vector<ParameterRow> rows_;
 };
@@ -87,5 +114,9 @@ class Table {
 }  // namespace
 
 std::vector<ParameterRow> parameter_table(const RunSpec& run) { return Table(run).fill(); }
+
+std::vector<ParameterRow> stage_parameters(const RunSpec& run, int stage, std::int64_t first_layer) {
+  return Table(run).fill_stage(stage, first_layer);
+}
 
 }  // namespace megatron::spec

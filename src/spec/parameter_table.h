@@ -19,5 +19,7 @@ struct ParameterRow {
 
 /// In forward order. `run` must be complete (layers per stage derived).
 std::vector<ParameterRow> parameter_table(const RunSpec& run);
+/// Those of one virtual stage; `first_layer`: layers of all stages before it.
+std::vector<ParameterRow> stage_parameters(const RunSpec& run, int stage, std::int64_t first_layer);
 
 }  // namespace megatron::spec

@@ -146,7 +146,12 @@ Held StageMemory::head_forward(const Held& normed, Stash* stash) {
     dx = values(tokens * width());
   }
   Held logits;
-  for (std::int64_t begin = 0; begin < tokens; begin += tile) {
+  // The last full tile and what is left set the peaks: of those before it only what they keep counts.
+  const std::int64_t skipped = std::max<std::int64_t>(tokens / tile - 1, 0) * tile;
+  if (skipped > 0 && stash != nullptr && setting_.weights_apart)
+    for (const Held& block : {whole, values(skipped * shape_.head.local_vocab())})
+      stash->head_work.push_back(stashed(block));
+  for (std::int64_t begin = skipped; begin < tokens; begin += tile) {
     const std::int64_t rows = std::min(tile, tokens - begin);
     if (logits == nullptr || setting_.weights_apart) logits = values(rows * shape_.head.local_vocab());
     const Held most = statistics(rows), sums = statistics(2 * rows);

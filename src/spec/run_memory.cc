@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <unordered_set>
 
 #include "base/check.h"
 #include "base/units.h"
@@ -36,15 +37,17 @@ std::vector<std::int64_t> unit_sizes(const FlatPlan& plan, int stage) {
   std::vector<std::int64_t> sizes;
   int unit = -1;
   bool in_head = false;
-  std::vector<bool> seen(plan.buckets.size(), false);
-  for (std::size_t i = 0; i < plan.parameters.size(); ++i) {
+  std::unordered_set<std::size_t> seen;
+  // A rank's stages follow each other.
+  const auto begin = std::partition_point(plan.parameters.begin(), plan.parameters.end(),
+                                          [stage](const HeldParameter& p) { return p.stage < stage; });
+  for (auto i = static_cast<std::size_t>(begin - plan.parameters.begin()); i < plan.parameters.size(); ++i) {
     const HeldParameter& parameter = plan.parameters[i];
-    if (parameter.stage != stage) continue;
+    if (parameter.stage != stage) break;
     if (parameter.unit != unit && !in_head) sizes.push_back(0);
     unit = parameter.unit;
     in_head = in_head || parameter.name.rfind("decoder.final_layernorm", 0) == 0;
-    if (!seen[plan.bucket_of[i]]) sizes.back() += plan.buckets[plan.bucket_of[i]].size();
-    seen[plan.bucket_of[i]] = true;
+    if (seen.insert(plan.bucket_of[i]).second) sizes.back() += plan.buckets[plan.bucket_of[i]].size();
   }
   return sizes;
 }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -24,7 +25,8 @@ std::int64_t parse_integer(std::string_view field, std::string_view value) {
   std::int64_t number = -1;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
   if (error != std::errc() || end != value.data() + value.size() || number < 0)
-    throw ConfigError(str_cat("--inject-fault: ", field, "=", value, " is not a whole number from 0 up"));
+    throw ConfigError(str_cat("--inject-fault: ", field, "=", value, ": must be a whole number from 0 to ",
+                              std::numeric_limits<std::int64_t>::max()));
   return number;
 }
 
@@ -55,7 +57,7 @@ std::string_view next_part(std::string_view& rest, char separator) {
 
 Fault parse_fault(std::string_view text) {
   Fault fault;
-  bool has_rank = false, has_place = false, has_kind = false, has_seconds = false;
+  bool has_rank = false, has_operation = false, has_iteration = false, has_kind = false, has_seconds = false;
   const std::string_view whole = text;
   while (!text.empty()) {
     const std::string_view field = next_part(text, ',');
@@ -66,15 +68,16 @@ Fault parse_fault(std::string_view text) {
     const std::string_view value = field.substr(equals + 1);
     if (name == "rank") {
       const std::int64_t rank = parse_integer(name, value);
-      if (rank > 1'000'000'000) throw ConfigError(str_cat("--inject-fault: rank=", value, " is too large"));
+      if (rank > 1'000'000'000)
+        throw ConfigError(str_cat("--inject-fault: rank=", value, ": must be at most 1000000000"));
       fault.rank = static_cast<int>(rank);
       has_rank = true;
     } else if (name == "operation") {
       fault.operation = parse_integer(name, value);
-      has_place = true;
+      has_operation = true;
     } else if (name == "iteration") {
       fault.iteration = parse_integer(name, value);
-      has_place = true;
+      has_iteration = true;
     } else if (name == "kind") {
       fault.kind = parse_kind(value);
       has_kind = true;
@@ -87,10 +90,15 @@ Fault parse_fault(std::string_view text) {
     }
   }
   if (!has_rank) throw ConfigError(str_cat("--inject-fault: \"", whole, "\" has no rank"));
-  if (!has_place) throw ConfigError(str_cat("--inject-fault: \"", whole, "\" has neither operation nor iteration"));
+  if (!has_operation && !has_iteration)
+    throw ConfigError(str_cat("--inject-fault: \"", whole, "\" has neither operation nor iteration"));
   if (!has_kind) throw ConfigError(str_cat("--inject-fault: \"", whole, "\" has no kind"));
-  if (has_seconds != (fault.kind == FaultKind::delay))
-    throw ConfigError(str_cat("--inject-fault: \"", whole, "\": seconds belongs to kind=delay, and only there"));
+  if (has_operation && has_iteration)
+    throw ConfigError(str_cat("--inject-fault: \"", whole, "\": operation and iteration exclude each other"));
+  if (fault.kind == FaultKind::delay && !has_seconds)
+    throw ConfigError(str_cat("--inject-fault: \"", whole, "\": kind=delay needs seconds, as in seconds=5"));
+  if (fault.kind != FaultKind::delay && has_seconds)
+    throw ConfigError(str_cat("--inject-fault: \"", whole, "\": seconds belongs to kind=delay alone; leave it out"));
   return fault;
 }
 
@@ -104,6 +112,17 @@ FaultPlan parse_fault_plan(const std::string& text) {
     if (!part.empty()) plan.faults.push_back(parse_fault(part));
   }
   return plan;
+}
+
+void check_fault_plan(const FaultPlan& plan, int world_size, std::optional<std::int64_t> iterations) {
+  for (const Fault& fault : plan.faults) {
+    if (fault.rank >= world_size)
+      throw ConfigError(str_cat("--inject-fault: rank=", fault.rank, " is outside the world of ", world_size,
+                                world_size == 1 ? " rank" : " ranks", "; nearest: rank=", world_size - 1));
+    if (iterations && fault.iteration > *iterations)
+      throw ConfigError(str_cat("--inject-fault: iteration=", fault.iteration, " is beyond the run of ", *iterations,
+                                *iterations == 1 ? " iteration" : " iterations", "; nearest: iteration=", *iterations));
+  }
 }
 
 FaultInjector::FaultInjector(const FaultPlan& plan, int rank) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,5 +35,9 @@ struct FaultPlan {
 /// "rank=1,operation=20,kind=throw" or "rank=1,iteration=3,kind=delay,seconds=5"; several are joined by ';'. Kinds:
 /// throw, delay, wrong_count, exit, kill, stop, nan. Throws ConfigError naming the bad field.
 FaultPlan parse_fault_plan(const std::string& text);
+
+/// Throws ConfigError for a fault that can never strike: of a rank outside the world, or after the last iteration
+/// (unset: unknown). Iteration 0 is what comes before the first.
+void check_fault_plan(const FaultPlan& plan, int world_size, std::optional<std::int64_t> iterations);
 
 }  // namespace megatron::comm

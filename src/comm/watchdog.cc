@@ -49,7 +49,7 @@ std::string absent_ranks(const std::vector<RankRow>& rows) {
   for (const RankRow& row : rows) {
     const RankPhase phase = row.record.phase;
     if (row.known && (phase == RankPhase::waiting || phase == RankPhase::finished)) continue;
-    text += str_cat(text.empty() ? "; in no operation or silent: rank " : ", ", row.rank);
+    text += str_cat(text.empty() ? "rank " : ", ", row.rank);
   }
   return text;
 }
@@ -168,10 +168,13 @@ void Watchdog::look_for_silent(double elapsed) {
 void Watchdog::expire(int rank, const RankRecord& record, double seconds) {
   const std::vector<RankRow> rows = means_.all_rows();
   if (abort_.aborted()) return;  // a failure elsewhere came first
-  const std::string table = str_cat("watchdog: rank ", rank, " has waited for ", one_decimal(seconds),
-                                    " (--distributed-timeout-minutes); all ranks:\n", progress_table(rows));
+  const std::string absent = absent_ranks(rows);
+  const std::string table = str_cat("watchdog: ", absent.empty() ? "" : absent + " in no operation or silent; ",
+                                    "rank ", rank, " has waited for ", one_decimal(seconds), " (",
+                                    means_.timeout_option, "); all ranks:\n", progress_table(rows));
   const Culprit culprit{rank, record.where(),
-                        str_cat("no progress for ", one_decimal(seconds), " (watchdog)", absent_ranks(rows))};
+                        str_cat("no progress for ", one_decimal(seconds), " (watchdog)",
+                                absent.empty() ? "" : "; in no operation or silent: " + absent)};
   expired_ = culprit;
   means_.fail(culprit, std::make_exception_ptr(CommError(failure_line(culprit))), table);
 }

@@ -31,6 +31,7 @@ class Watchdog {
  public:
   struct Means {
     double timeout_seconds = 600;
+    std::string timeout_option;
     double grace_seconds = 2;
     bool print = true;
     const std::atomic<int>* stop_signal = nullptr;         // ≠ 0: look for silent processes at once; null: never

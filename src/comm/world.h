@@ -56,6 +56,7 @@ std::string failure_line(const Culprit& culprit);
 struct WorldOptions {
   int world_size = 1;
   double timeout_seconds = 600;  // watchdog: without progress for that long, print the table of all ranks and abort
+  std::string timeout_option = "--distributed-timeout-minutes";  // that set it, for the table's headline
   FaultPlan faults;
   std::uint64_t perturb_seed = 0;  // ≠ 0: yield at random at post and wait (tests)
   double grace_seconds = 2;        // after an abort: ranks that are not back by then are ended with the process

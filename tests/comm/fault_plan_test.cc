@@ -48,10 +48,31 @@ TEST(FaultPlan, NamesTheBadField) {
   EXPECT_NE(message("operation=1,kind=throw").find("no rank"), std::string::npos);
   EXPECT_NE(message("rank=1,kind=throw").find("neither operation nor iteration"), std::string::npos);
   EXPECT_NE(message("rank=1,operation=1").find("no kind"), std::string::npos);
-  EXPECT_NE(message("rank=1,operation=1,kind=delay").find("seconds"), std::string::npos);
+  EXPECT_NE(message("rank=1,operation=1,kind=delay").find("kind=delay needs seconds"), std::string::npos);
+  EXPECT_NE(message("rank=1,operation=1,iteration=1,kind=nan").find("exclude each other"), std::string::npos);
+  EXPECT_NE(message("rank=1,operation=99999999999999999999,kind=kill").find("0 to 9223372036854775807"),
+            std::string::npos);
   EXPECT_NE(message("rank=1,operation=1,kind=delay,seconds=nan").find("seconds=nan"), std::string::npos);
   EXPECT_NE(message("rank=1,operation=1,kind=kill,seconds=3").find("seconds"), std::string::npos);
   EXPECT_NE(message("rank=99999999999999999999,operation=1,kind=kill").find("rank="), std::string::npos);
+}
+
+TEST(FaultPlan, WhatCanNeverStrikeIsRefused) {
+  const auto message = [](const std::string& text, int world_size,
+                          std::optional<std::int64_t> iterations) -> std::string {
+    try {
+      check_fault_plan(parse_fault_plan(text), world_size, iterations);
+    } catch (const ConfigError& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  EXPECT_EQ(message("rank=3,iteration=5,kind=throw;rank=0,operation=900,kind=nan", 4, 5), "accepted");
+  EXPECT_EQ(message("rank=0,iteration=99,kind=throw", 4, {}), "accepted");
+  EXPECT_EQ(message("rank=0,operation=1,kind=nan;rank=4,operation=1,kind=throw", 4, 5),
+            "--inject-fault: rank=4 is outside the world of 4 ranks; nearest: rank=3");
+  EXPECT_EQ(message("rank=0,iteration=6,kind=throw", 4, 5),
+            "--inject-fault: iteration=6 is beyond the run of 5 iterations; nearest: iteration=5");
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ TEST(Watchdog, PrintsTheTableAndNamesTheOperation) {
       [] {
         WorldOptions options = impatient();
         options.grace_seconds = 20;
+        options.timeout_option = "--limit";
         create_local_world(options)->run([](RankContext& rank) {
           const auto group = rank.create_group("dp", {0, 1, 2});
           rank.note_progress("backward", 7);
@@ -36,7 +37,8 @@ TEST(Watchdog, PrintsTheTableAndNamesTheOperation) {
       },
       30);
   EXPECT_EQ(child.exit_status, 3) << child.output;
-  EXPECT_NE(child.output.find("all ranks:"), std::string::npos) << child.output;
+  EXPECT_NE(child.output.find("watchdog: rank 1 in no operation or silent; rank "), std::string::npos) << child.output;
+  EXPECT_NE(child.output.find(" (--limit); all ranks:"), std::string::npos) << child.output;
   EXPECT_NE(child.output.find("backward / barrier #1 \"grads\" in dp"), std::string::npos) << child.output;
   EXPECT_NE(child.output.find("     1  running"), std::string::npos) << child.output;
   EXPECT_NE(child.output.find("error: rank "), std::string::npos) << child.output;

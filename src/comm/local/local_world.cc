@@ -46,6 +46,7 @@ void LocalWorld::abort(const Culprit& culprit, const std::exception_ptr& error, 
 std::unique_ptr<Watchdog> LocalWorld::start_watchdog() {
   Watchdog::Means means;
   means.timeout_seconds = options_.timeout_seconds;
+  means.timeout_option = options_.timeout_option;
   means.grace_seconds = options_.grace_seconds;
   means.print = options_.print_failure;
   for (const auto& core : cores_) means.ranks.emplace_back(core->rank, &core->status);

@@ -179,6 +179,7 @@ void ProcessWorld::rank_main(const std::function<void(RankContext&)>& fn) {
 std::unique_ptr<Watchdog> ProcessWorld::start_watchdog() {
   Watchdog::Means means;
   means.timeout_seconds = options_.timeout_seconds;
+  means.timeout_option = options_.timeout_option;
   means.grace_seconds = options_.grace_seconds;
   means.print = options_.print_failure;
   means.stop_signal = options_.stop_signal;

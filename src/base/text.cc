@@ -20,6 +20,11 @@ std::string joined(const std::vector<std::string>& words, std::string_view separ
   return text;
 }
 
+std::string counted(std::int64_t count, std::string_view noun) {
+  const char* const ending = count == 1 ? "" : noun.ends_with("ch") || noun.ends_with("sh") ? "es" : "s";
+  return std::to_string(count) + " " + std::string(noun) + ending;
+}
+
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   std::string_view line = text.substr(0, end);

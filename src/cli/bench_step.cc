@@ -65,10 +65,9 @@ struct StepRequest {
     if (name == "--num-micro-batches") num_micro_batches = count(name, text, 1);
   }
   static std::int64_t count(const std::string& name, const std::string& text, std::int64_t least) {
-    const auto number = config::parse_integer(text);
-    if (!number.has_value() || *number < least)
-      throw ConfigError(str_cat(name, " ", text, ": must be a whole number, at least ", least));
-    return *number;
+    const std::string problem = config::integer_problem(text, least);
+    if (!problem.empty()) throw ConfigError(str_cat(name, " ", text, ": ", problem));
+    return *config::parse_integer(text);
   }
 };
 

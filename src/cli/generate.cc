@@ -30,10 +30,9 @@ std::string own_text(const config::ParsedRun& parsed, const char* name, const ch
 
 std::int64_t own_integer(const config::ParsedRun& parsed, const char* name, const char* otherwise) {
   const std::string text = own_text(parsed, name, otherwise);
-  const auto value = config::parse_integer(text);
-  if (!value.has_value() || *value < 0)
-    throw ConfigError(str_cat(name, " ", text, ": must be a whole number, at least 0"));
-  return *value;
+  const std::string problem = config::integer_problem(text, 0);
+  if (!problem.empty()) throw ConfigError(str_cat(name, " ", text, ": ", problem));
+  return *config::parse_integer(text);
 }
 
 double own_real(const config::ParsedRun& parsed, const char* name, const char* otherwise) {

@@ -8,8 +8,10 @@
 #include <thread>
 
 #include "base/check.h"
+#include "comm/fault_plan.h"
 #include "comm/world.h"
 #include "config/option_table.h"
+#include "spec/batch_schedule.h"
 
 namespace megatron::cli {
 
@@ -46,6 +48,21 @@ int tell_once(const std::exception& error, const std::atomic<int>* signal) {
 void print_notices(const config::ParsedRun& parsed) {
   if (!is_first_process()) return;
   for (const std::string& notice : parsed.notices) std::fprintf(stderr, "notice: %s\n", notice.c_str());
+}
+
+void check_faults(config::ParsedRun& parsed) {
+  const spec::RunSpec& run = parsed.spec;
+  if (!run.fault.inject_fault.has_value()) return;
+  try {
+    const comm::FaultPlan plan = comm::parse_fault_plan(*run.fault.inject_fault);
+    if (plan.faults.empty()) throw ConfigError("--inject-fault: names no fault; leave it out");
+    // Without training, iterations are those of a checkpoint.
+    if (parsed.accepted())
+      comm::check_fault_plan(plan, run.parallel.world_size,
+                             run.batch.skip_train ? std::nullopt : spec::train_iterations(run.batch));
+  } catch (const ConfigError& error) {
+    parsed.errors.emplace_back(error.what());
+  }
 }
 
 void refuse_described_options(const config::ParsedRun& parsed, std::initializer_list<std::string_view> also,

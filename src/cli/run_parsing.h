@@ -24,6 +24,10 @@ int tell_once(const std::exception& error, const std::atomic<int>* signal = null
 /// The run's notices on standard error, by the first process.
 void print_notices(const config::ParsedRun& parsed);
 
+/// Adds to the errors of a training run what is wrong with its --inject-fault. Ranks and iterations are compared only
+/// where nothing else is wrong.
+void check_faults(config::ParsedRun& parsed);
+
 /// For commands whose model and data come from elsewhere: throws a ConfigError with `reason` that names every option
 /// of a run in `parsed` but layout, threads, backend and timeouts (topic Parallelism), --seed, --inject-fault and
 /// `also`.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/run_parsing.h"
@@ -15,6 +16,7 @@
 #include "train/output_file.h"
 #include "train/run_log.h"
 #include "train/signals.h"
+#include "train/startup.h"
 #include "train/trainer.h"
 
 namespace megatron::cli {
@@ -49,6 +51,7 @@ train::Process make_process(config::ParsedRun& parsed, metrics::Console& console
   if (process.tokenizer != nullptr) take_vocabulary(parsed, *process.tokenizer);
   process.run = parsed.spec;
   process.measure_peak = true;
+  train::check_memory(process.run);
   if (print) console.line("opening the data");
   std::function<void(const std::string&)> say;
   if (print) say = [&console](const std::string& line) { console.line(line); };
@@ -58,9 +61,10 @@ train::Process make_process(config::ParsedRun& parsed, metrics::Console& console
   return process;
 }
 
+/// A file that cannot be written is told before anything has been trained.
 void check_outputs(const spec::RunSpec& run) {
-  if (run.log.trace.has_value()) train::check_writable("--trace", *run.log.trace);
-  if (!run.parallel.schedule_out.empty()) train::check_writable("--pipeline-schedule-out", run.parallel.schedule_out);
+  const std::vector<std::string> problems = train::output_problems(run);
+  if (!problems.empty()) throw IoError(joined(problems, "\n"));
 }
 
 /// The last words of a run and its exit status.
@@ -125,6 +129,7 @@ int run_train(Arguments args) {
   config::ParsedRun parsed;
   try {
     parsed = config::parse_run(args, {config::ParseMode::train, {}, launcher_size()});
+    check_faults(parsed);
     config::require_accepted(parsed);
   } catch (const ConfigError& error) {
     return tell_once(error, &signals.flag());
@@ -135,9 +140,8 @@ int run_train(Arguments args) {
   std::unique_ptr<comm::World> world;
   try {
     train::check_thread_ranks(parsed.spec);
+    if (print) check_outputs(parsed.spec);
     process = make_process(parsed, console, print, signals.flag());
-    // A file that cannot be written is told before anything has been trained.
-    if (print) check_outputs(process.run);
     world = train::create_world(process.run, process.stop_signal, [&signals] { signals.finish(); });
   } catch (const train::Interrupted& stop) {
     if (print) console.line(str_cat(stop.what(), "; the same command goes on with the tokens made so far"));

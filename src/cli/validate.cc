@@ -2,9 +2,11 @@
 #include <cstdio>
 
 #include "cli/command.h"
+#include "cli/run_parsing.h"
 #include "cli/vocabulary.h"
 #include "config/summary.h"
 #include "schedule/batch_check.h"
+#include "train/output_file.h"
 
 namespace megatron::cli {
 
@@ -20,6 +22,8 @@ int run_validate(Arguments args) {
       run.errors.push_back(error.what());
     }
   }
+  check_faults(run);
+  for (const std::string& problem : train::output_problems(run.spec)) run.errors.push_back(problem);
   const config::Summary summary = config::summarize(run);
   const std::string text =
       run.own.count("--json") > 0 ? config::summary_json(run, summary) + "\n" : config::summary_text(run, summary);

@@ -147,7 +147,7 @@ void derive_batch(Draft& d, Derived& out) {
   derive_batch_changes(d, out);
   if (b.global_batch_size == 0) b.global_batch_size = b.samples_per_round;
   if (b.samples_per_round == 0) return;
-  b.num_micro_batches = spec::BatchSchedule(b).most_micro_batches();
+  b.num_micro_batches = spec::BatchSchedule(b).largest(spec::train_iterations(b)).num_micro_batches;
   const std::int64_t rounded = b.global_batch_size / b.samples_per_round * b.samples_per_round;
   if (!d.switches.decrease_batch_size_if_needed || rounded == 0 || rounded == b.global_batch_size) return;
   out.rounded_from = std::exchange(b.global_batch_size, rounded);

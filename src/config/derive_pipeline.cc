@@ -97,10 +97,13 @@ void derive_pipeline(Draft& d, Derived& out) {
   const NamedSchedule named = named_schedule(d);
   const auto& i = d.described.interleaving;
   p.micro_batch_group_size = i.micro_batch_group_size.value_or(p.micro_batch_group_size);
-  set_schedule(p, named, static_cast<int>(i.virtual_stages_per_rank.value_or(named.chunks)));
+  // A layout says how many stages there are.
+  set_schedule(p, named,
+               p.pipeline_layout ? named.chunks : static_cast<int>(i.virtual_stages_per_rank.value_or(named.chunks)));
   if (m.num_layers == 0) return;
   try {
     std::vector<std::vector<spec::LayerRange>> ranges;
+    bool automatic = false;
     if (p.pipeline_layout) {
       ranges = spec::split_by_layout(*p.pipeline_layout, p.pipeline_parallel, m.num_layers, d.described.mtp_num_layers);
     } else {
@@ -112,13 +115,15 @@ void derive_pipeline(Draft& d, Derived& out) {
                                    p.decoder_first_pipeline_num_layers,
                                    p.decoder_last_pipeline_num_layers,
                                    p.account_for_embedding_in_pipeline_split,
-                                   p.account_for_loss_in_pipeline_split};
-      out.automatic_split = spec::needs_automatic_split(split);
+                                   p.account_for_loss_in_pipeline_split,
+                                   !i.virtual_stages_per_rank && !i.layers_per_virtual_stage};
+      automatic = spec::needs_automatic_split(split);
       ranges = spec::split_layers(split);
     }
     const auto chunks = static_cast<int>(ranges.front().size());
     set_schedule(p, named, chunks);
     set_layers(d, ranges);
+    out.automatic_split = automatic;
     if (chunks > 1) d.described.virtual_pipeline_size = chunks;
   } catch (const ConfigError& error) {
     out.split_problem = error.what();

@@ -135,8 +135,8 @@ std::string check_foreign_values(const ForeignOption& o, const std::vector<std::
       for (const std::string& c : o.choices) allowed += (allowed.empty() ? "" : ", ") + c;
       return str_cat(word, ": allowed are ", allowed);
     }
-    if (o.type == "int" && !parse_integer(word)) return str_cat(word, " is not a whole number");
-    if (o.type == "real" && !parse_real(word)) return str_cat(word, " is not a number");
+    const std::string problem = o.type == "int" ? integer_problem(word) : o.type == "real" ? real_problem(word) : "";
+    if (!problem.empty()) return str_cat(word, " ", problem);
   }
   return {};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -87,14 +88,16 @@ std::string assign(T& field, const std::string& text) {
     if (problem.empty()) field = value;
     return problem;
   } else if constexpr (std::is_integral_v<T>) {
-    const auto value = parse_integer(text);
-    if (!value) return "is not a whole number";
-    if (!std::in_range<T>(*value)) return "is out of range";
-    field = static_cast<T>(*value);
+    using Limits = std::numeric_limits<T>;
+    constexpr auto kMost = std::numeric_limits<std::int64_t>::max();
+    constexpr std::int64_t most = std::in_range<std::int64_t>(Limits::max()) ? Limits::max() : kMost;
+    std::string problem = integer_problem(text, Limits::min(), most);
+    if (problem.empty()) field = static_cast<T>(*parse_integer(text));
+    return problem;
   } else if constexpr (std::is_floating_point_v<T>) {
-    const auto value = parse_real(text);
-    if (!value) return "is not a number";
-    field = *value;
+    std::string problem = real_problem(text);
+    if (problem.empty()) field = *parse_real(text);
+    return problem;
   } else {
     field = text;
   }

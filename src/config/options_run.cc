@@ -11,9 +11,11 @@ Option rampup_row() {
       "--rampup-batch-size", [](Draft & d) -> auto& { return d.switches.rampup_batch_size; },
       "A global batch that grows: START INCREMENT SAMPLES, in equal parts of SAMPLES up to --global-batch-size.");
   o.set = [](Draft& d, const std::vector<std::string>& words) -> std::string {
-    const auto is_number = [](const std::string& word) { return parse_integer(word).has_value(); };
-    if (words.size() != 3 || !std::all_of(words.begin(), words.end(), is_number))
-      return "takes three whole numbers: start, increment, samples";
+    constexpr const char* kForm = "takes three whole numbers: start, increment, samples";
+    if (words.size() != 3) return kForm;
+    for (const std::string& word : words)
+      if (const std::string problem = integer_problem(word); !problem.empty())
+        return str_cat(kForm, "; ", word, " ", problem);
     d.switches.rampup_batch_size = words;
     return {};
   };

@@ -22,7 +22,7 @@ bool contains(const std::vector<std::string>& list, const std::string& word) {
 }
 
 std::string range_problem(const Option& option, const std::string& word) {
-  const auto value = parse_real(word);
+  const auto value = parse_magnitude(word);
   if (!value || (option.type != Type::integer && option.type != Type::real)) return {};
   const bool low = option.min && (option.above_min ? *value <= *option.min : *value < *option.min);
   const bool high = option.max && (option.below_max ? *value >= *option.max : *value > *option.max);

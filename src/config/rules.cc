@@ -19,8 +19,9 @@ bool names_option(std::string_view text, std::string_view name) {
 }  // namespace
 
 std::string mention_of(const Occurrence& o) {
+  constexpr std::size_t kMost = 200;  // a written-out layout may have any length
   std::string text = o.name;
-  for (const std::string& word : o.words) text += " " + word;
+  for (const std::string& word : o.words) text += " " + (word.size() <= kMost ? word : word.substr(0, kMost) + "...");
   return str_cat(text, " (", o.origin, ")");
 }
 

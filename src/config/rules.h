@@ -88,6 +88,9 @@ std::vector<Rule> needs_rules();
 /// Rules among options that are described or known by name only.
 std::vector<Rule> foreign_rules();
 
+/// The option that gives the sizes of the batch.
+std::string_view batch_option(const spec::BatchSpec& batch);
+
 /// Reports why the layers cannot be split, if they cannot.
 void report_split_problem(RuleContext& context, const std::string& problem);
 

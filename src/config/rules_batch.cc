@@ -15,9 +15,7 @@ void check_sizes(RuleContext& c) {
   const auto& b = c.run().batch;
   const std::int64_t round = b.samples_per_round;
   const spec::BatchSchedule schedule(b);
-  const std::string_view source = b.rampup                ? "--rampup-batch-size"
-                                  : b.batch_steps.empty() ? "--global-batch-size"
-                                                          : "--step-batch-size-schedule";
+  const std::string_view source = batch_option(b);
   int errors = 0;
   for (const spec::BatchStretch& stretch : schedule.trajectory(std::nullopt)) {
     if (b.train_iters && stretch.first_iteration >= std::max<std::int64_t>(*b.train_iters, 1)) break;
@@ -57,6 +55,19 @@ void batch(RuleContext& c) {
   if (c.given("--rampup-batch-size") && !c.given("--global-batch-size") && !c.given("--step-batch-size-schedule"))
     c.error({"--rampup-batch-size"}, "needs --global-batch-size, where the ramp ends");
   if (b.samples_per_round > 0) check_sizes(c);
+}
+
+/// A batch that a run is too short for is legal, but hardly meant.
+void unreached(RuleContext& c) {
+  const auto& b = c.run().batch;
+  const auto iterations = b.samples_per_round > 0 ? spec::train_iterations(b) : std::nullopt;
+  if (c.mode() == ParseMode::layout || iterations.value_or(0) < 1) return;
+  const spec::BatchSchedule schedule(b);
+  const std::vector<spec::BatchStretch> all = schedule.trajectory(std::nullopt);
+  const std::size_t reached = schedule.trajectory(iterations).size();
+  if (reached < all.size() && all[reached].batch.global_batch > 0)
+    c.notice(str_cat(batch_option(b), ": the run ends before global batch ", all[reached].batch.global_batch,
+                     ", which comes after ", all[reached].first_sample, " samples"));
 }
 
 void evaluation(RuleContext& c) {
@@ -113,6 +124,21 @@ void recording(RuleContext& c) {
                     std::max<std::int64_t>(0, *b.train_iters - 1)));
 }
 
+/// Bytes are counted in 64 bits: no micro-batch may have so many activations that they leave them.
+void activations(RuleContext& c) {
+  constexpr double kMostActivations = 1e17;
+  const auto& m = c.run().model;
+  const auto real = [](std::int64_t n) { return static_cast<double>(n); };
+  const double layer =
+      16 * real(m.hidden_size) + 4 * real(m.ffn_hidden_size) + 3 * real(m.num_attention_heads) * real(m.kv_channels);
+  const double sample = real(m.seq_length) * (real(m.num_layers) * layer + 2 * real(m.padded_vocab_size));
+  const std::int64_t micro = std::max(c.run().batch.micro_batch_size, c.run().batch.eval_micro_batch_size.value_or(0));
+  if (c.mode() != ParseMode::layout && real(micro) * sample > kMostActivations)
+    c.error({"--micro-batch-size", "--seq-length"},
+            str_cat("more than 10^17 activations in a micro-batch; nearest: --micro-batch-size ",
+                    std::max<std::int64_t>(1, static_cast<std::int64_t>(kMostActivations / sample))));
+}
+
 /// Samples are counted in 64 bits: no product may leave them.
 void counts(RuleContext& c) {
   constexpr double kMostSamples = 1e15;
@@ -140,9 +166,15 @@ void counts(RuleContext& c) {
 
 }  // namespace
 
+std::string_view batch_option(const spec::BatchSpec& b) {
+  return b.rampup                ? "--rampup-batch-size"
+         : b.batch_steps.empty() ? "--global-batch-size"
+                                 : "--step-batch-size-schedule";
+}
+
 std::vector<Rule> batch_rules() {
-  return {
-      {"batch", batch}, {"evaluation", evaluation}, {"length", length}, {"recording", recording}, {"counts", counts}};
+  return {{"batch", batch},         {"unreached", unreached}, {"evaluation", evaluation},  {"length", length},
+          {"recording", recording}, {"counts", counts},       {"activations", activations}};
 }
 
 }  // namespace megatron::config

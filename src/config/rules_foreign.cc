@@ -12,7 +12,12 @@ void determinism(RuleContext& c) {
 void overlap(RuleContext& c) {
   if (c.given("--tp-comm-overlap") && !c.run().parallel.sequence_parallel)
     c.error({"--tp-comm-overlap"}, "--tp-comm-overlap needs sequence parallelism (which tensor size 1 turns off)");
+  for (std::string_view name : {"--overlap-grad-reduce", "--overlap-param-gather"})
+    if (c.user_asks(name) && c.user_asks("--no-overlap")) c.notice(str_cat(name, ": no effect beside --no-overlap"));
   if (!c.given("--overlap-param-gather")) return;
+  if (c.run().parallel.use_megatron_fsdp && c.run().parallel.sharding() == spec::ShardingStrategy::no_shard)
+    c.notice(
+        "--overlap-param-gather: no effect with --data-parallel-sharding-strategy no_shard, which gathers nothing");
   if (!c.given("--use-distributed-optimizer") && !c.given("--use-megatron-fsdp") && !c.given("--use-torch-fsdp2") &&
       c.word("--optimizer").find("muon") == std::string::npos)
     c.error({"--overlap-param-gather"}, "needs --use-distributed-optimizer");

@@ -1,5 +1,6 @@
 #include "config/nearest.h"
 #include "config/rules.h"
+#include "config/text_value.h"
 #include "spec/batch_schedule.h"
 
 namespace megatron::config {
@@ -92,6 +93,26 @@ void muon(RuleContext& c) {
                     " groups would update them differently; nearest: --muon-tp-mode duplicated"));
 }
 
+void loss_scale(RuleContext& c) {
+  const spec::LossScaleSpec& scale = c.run().numerics.loss_scale;
+  constexpr double kMost = 3e38;  // the scale multiplies float32 gradients
+  const auto in_range = [&](std::string_view name, double value) {
+    if (value > kMost) c.error({name}, "leaves the range of float32: must be at most 3e+38; nearest: 3e+38");
+  };
+  if (scale.constant.has_value()) {
+    in_range("--loss-scale", *scale.constant);
+    for (const std::string_view name :
+         {"--initial-loss-scale", "--min-loss-scale", "--loss-scale-window", "--hysteresis"})
+      if (c.user_asks(name)) c.notice(str_cat(name, ": no effect beside a constant --loss-scale"));
+    return;
+  }
+  in_range("--initial-loss-scale", scale.initial);
+  in_range("--min-loss-scale", scale.minimum);
+  if (scale.initial < scale.minimum && scale.minimum <= kMost)
+    c.error({"--initial-loss-scale", "--min-loss-scale"},
+            str_cat("starts below the minimum; nearest: ", format_real(scale.minimum)));
+}
+
 void precision(RuleContext& c) {
   const bool bf16 = c.switches().bf16, fp16 = c.switches().fp16;
   if (bf16 && fp16) c.exclusive("--bf16", "--fp16");
@@ -101,13 +122,7 @@ void precision(RuleContext& c) {
       if (c.given(name)) c.notice(str_cat(name, ": only with --fp16, no effect here"));
   if (!bf16 && !fp16 && c.given("--fp32-residual-connection"))
     c.notice("--fp32-residual-connection: only beside --bf16 or --fp16, no effect here");
-  const spec::LossScaleSpec& scale = c.run().numerics.loss_scale;
-  // The scale multiplies float32 gradients.
-  if (fp16 && scale.constant.has_value() && *scale.constant > 3e38)
-    c.error({"--loss-scale"}, "leaves the range of float32; nearest: 4294967296");
-  if (fp16 && scale.initial < scale.minimum)
-    c.error({"--initial-loss-scale", "--min-loss-scale"},
-            str_cat("starts below the minimum; nearest: ", scale.minimum));
+  if (fp16) loss_scale(c);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "config/rules.h"
 #include "schedule/auto_schedule.h"
 #include "schedule/generators.h"
@@ -59,26 +60,43 @@ void layout(RuleContext& c) {
     c.not_built({kLayout}, "multi-token-prediction layers (m) are not built in this version; use a layout without m");
 }
 
+/// What to give to have `chunks` stages per rank, in the terms of the option that asks for another number.
+std::string nearest_for(const RuleContext& c, int chunks) {
+  const std::int64_t stages = std::int64_t{c.run().parallel.pipeline_parallel} * chunks;
+  const std::string_view option = chunk_option(c);
+  if (option == kLayout) return str_cat("; nearest: a layout of ", counted(stages, "stage"));
+  if (option == kFile) return {};
+  if (option != kLayers) return str_cat("; nearest: ", option == kStages ? "" : str_cat(kStages, " "), chunks);
+  const std::int64_t layers = c.run().model.num_layers;
+  return layers % stages == 0 ? str_cat("; nearest: ", layers / stages)
+                              : str_cat("; nearest: ", kStages, " ", chunks, " instead");
+}
+
 /// A schedule must fit the number of stages that other options give.
 void schedule_kind(RuleContext& c) {
   const auto& p = c.run().parallel;
   if (c.given(kSchedule) && c.given(kFile)) c.exclusive(kSchedule, kFile);
   const std::string name(schedule::name_of(p.schedule));
+  const auto wrong_chunks = [&](const char* has, int chunks) {
+    c.error({kSchedule, chunk_option(c)},
+            str_cat(name, has, counted(chunks, "stage"), " per rank, not ", p.virtual_chunks, nearest_for(c, chunks)));
+  };
   const schedule::ChunkRange range = schedule::chunks_of(p.schedule);
   if (c.given(kSchedule) && p.virtual_chunks > range.most && range.most == 1)
     c.error({kSchedule, chunk_option(c)},
             str_cat(name, " has one stage per rank, not ", p.virtual_chunks, "; nearest: interleaved"));
   else if (p.virtual_chunks > range.most && range.most > 1)
-    c.error({kSchedule, chunk_option(c)}, str_cat(name, " has at most ", range.most, " stages per rank, not ",
-                                                  p.virtual_chunks, "; nearest: ", range.most));
+    wrong_chunks(" has at most ", range.most);
   else if (p.virtual_chunks < range.least && p.schedule == PipelineSchedule::interleaved)
-    c.error({kSchedule, kStages}, "the interleaved schedule needs at least 2 virtual stages per rank; nearest: 2");
+    c.error({kSchedule, chunk_option(c) == kSchedule ? kStages : chunk_option(c)},
+            str_cat("the interleaved schedule needs at least 2 virtual stages per rank",
+                    chunk_option(c) == kSchedule ? "; nearest: 2" : nearest_for(c, 2)));
   else if (p.virtual_chunks < range.least)
-    c.error({kSchedule, chunk_option(c)}, str_cat(name, " has ", range.least, " stages per rank, not ",
-                                                  p.virtual_chunks, "; nearest: ", range.least));
+    wrong_chunks(" has ", range.least);
   if (p.placement_kind != spec::PlacementKind::v) return;
-  for (std::string_view option : {"--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"})
-    if (c.given(option))
+  for (std::string_view option : {"--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers",
+                                  "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"})
+    if (c.user_asks(option))
       c.error({option, kSchedule}, "V placement has the first and the last stage on one rank; nearest: leave it out");
 }
 
@@ -116,7 +134,7 @@ void program(RuleContext& c) {
   if (c.mode() == ParseMode::layout) return;
   const auto report = [&](const std::string& problem) {
     if (p.schedule == PipelineSchedule::interleaved)
-      c.error({"--global-batch-size", kGroup, "--pipeline-model-parallel-size"}, problem);
+      c.error({batch_option(b), kGroup, "--pipeline-model-parallel-size"}, problem);
     else
       c.error({p.schedule == PipelineSchedule::zb_auto ? kLimit : kFile}, problem);
   };
@@ -126,12 +144,16 @@ void program(RuleContext& c) {
     return;
   }
   // Of a batch that grows, all sizes.
-  for (const spec::BatchStretch& stretch : spec::BatchSchedule(b).trajectory(std::nullopt)) {
+  const spec::BatchSchedule schedule(b);
+  for (const spec::BatchStretch& stretch : schedule.trajectory(std::nullopt)) {
     if (b.train_iters && stretch.first_iteration >= std::max<std::int64_t>(*b.train_iters, 1)) break;
     if (b.train_samples && stretch.first_sample >= std::max<std::int64_t>(*b.train_samples, 1)) break;
     if (stretch.batch.num_micro_batches < 1) break;  // another rule says so
     const std::string problem = schedule::program_problem(p, stretch.batch.num_micro_batches);
-    if (!problem.empty()) return report(problem);
+    if (problem.empty()) continue;
+    return report(schedule.is_constant() ? problem
+                                         : str_cat("global batch ", stretch.batch.global_batch, " (from sample ",
+                                                   stretch.first_sample, " on): ", problem));
   }
 }
 

@@ -9,14 +9,16 @@
 namespace megatron::config {
 namespace {
 
+/// More than a part that is not built: counts of it may not exist.
+bool has_mistakes(const ParsedRun& run) { return !run.errors.empty() || !run.refused.empty(); }
+
 void count_model(const ParsedRun& run, Summary& out) {
   const auto& m = run.spec.model;
   out.has_model = m.num_layers > 0 && m.hidden_size > 0 && m.num_attention_heads > 0 && m.num_query_groups > 0;
   out.has_model = out.has_model && run.countable;
   if (!out.has_model) return;
   out.parameters = spec::count_parameters(m, run.described);
-  if (run.spec.batch.global_batch_size > 0)
-    out.flops_per_step = spec::flops_per_step(m, run.spec.batch.global_batch_size, run.described);
+  if (out.global_batch > 0) out.flops_per_step = spec::flops_per_step(m, out.global_batch, run.described);
 }
 
 /// Parameters that each stage holds; a tied table stands on the first and on the last stage.
@@ -52,14 +54,10 @@ void count_stages(const ParsedRun& run, Summary& out) {
 /// Of a batch that changes, at most as many are told.
 constexpr std::size_t kMostBatchSizes = 1000;
 
-/// More than a part that is not built: counts of it may not exist.
-bool has_mistakes(const ParsedRun& run) { return !run.errors.empty() || !run.refused.empty(); }
-
 void derive_lengths(const ParsedRun& run, Summary& out) {
   const auto& b = run.spec.batch;
   const auto& o = run.spec.optimizer;
-  const std::int64_t step = b.global_batch_size;
-  if (step == 0) return;
+  if (out.global_batch == 0) return;
   spec::BatchSpec batch = b;
   if (has_mistakes(run)) batch.samples_per_round = 0;  // sizes that the ranks cannot share are taken as they are
   const spec::BatchSchedule schedule(batch);
@@ -67,7 +65,7 @@ void derive_lengths(const ParsedRun& run, Summary& out) {
     for (const spec::BatchStretch& stretch : schedule.trajectory(spec::train_iterations(batch)))
       if (out.batch_sizes.size() < kMostBatchSizes)
         out.batch_sizes.push_back({stretch.first_sample, stretch.batch.global_batch});
-  out.tokens_per_step = step * run.spec.model.seq_length;
+  out.tokens_per_step = out.global_batch * run.spec.model.seq_length;
   if (b.train_samples) {
     out.train_samples = b.train_samples;
     out.train_iters = schedule.iterations_within(*b.train_samples);
@@ -110,6 +108,9 @@ Summary summarize(const ParsedRun& run) {
         run.described.moe.expert_tensor_parallel.value_or(p.tensor_parallel) * p.expert_parallel * p.pipeline_parallel;
     if (p.world_size % product == 0) out.expert_data_parallel = p.world_size / product;
   }
+  const spec::BatchSpec& b = run.spec.batch;
+  out.global_batch =
+      has_mistakes(run) ? b.global_batch_size : spec::BatchSchedule(b).largest(spec::train_iterations(b)).global_batch;
   count_model(run, out);
   count_stages(run, out);
   derive_lengths(run, out);

@@ -13,7 +13,9 @@
 
 namespace megatron::config {
 
+/// What holds of a step, counts and bytes alike, holds of one with the largest batch that the run reaches.
 struct Summary {
+  std::int64_t global_batch = 0;  // samples of that step; 0: unknown
   std::optional<std::int64_t> data_parallel, expert_data_parallel, num_micro_batches;
   bool has_experts = false;
   bool has_model = false;  // sizes are known: counts below are filled in

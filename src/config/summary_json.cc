@@ -52,7 +52,7 @@ std::string summary_json(const ParsedRun& run, const Summary& s) {
   json["ep"] = p.expert_parallel;
   json["dp"] = optional(s.data_parallel);
   json["micro_batch_size"] = known(run.spec.batch.micro_batch_size);
-  json["global_batch_size"] = known(run.spec.batch.global_batch_size);
+  json["global_batch_size"] = known(s.global_batch);
   json["num_microbatches"] = optional(s.num_micro_batches);
   if (!s.batch_sizes.empty()) json["global_batch_sizes"] = s.batch_sizes;
   json["vocab_size"] = m.vocab_size;

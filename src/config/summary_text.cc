@@ -53,11 +53,12 @@ void print_layout(const ParsedRun& run, const Summary& s, Report& r) {
 
 void print_batch(const ParsedRun& run, const Summary& s, Report& r) {
   const auto& b = run.spec.batch;
-  if (b.global_batch_size > 0)
-    r.line("global batch", grouped(b.global_batch_size), " sequences = micro-batch ", b.micro_batch_size, " x data ",
+  if (s.global_batch > 0)
+    r.line(s.batch_sizes.size() > 1 ? "largest global batch" : "global batch", grouped(s.global_batch),
+           " sequences = micro-batch ", b.micro_batch_size, " x data ",
            s.data_parallel ? std::to_string(*s.data_parallel) : "?", " x micro-batches ",
            s.num_micro_batches ? std::to_string(*s.num_micro_batches) : "?");
-  if (!s.batch_sizes.empty()) {
+  if (s.batch_sizes.size() > 1) {
     std::vector<std::int64_t> sizes;
     for (const auto& [sample, size] : s.batch_sizes) sizes.push_back(size);
     r.line("global batch, changing", list_text(sizes));

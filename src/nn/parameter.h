@@ -54,8 +54,6 @@ struct Parameter {
   Tensor main_grad;  // same shape; set by optim/step_reduction.h or micro_batch_reduction.h; tasks add to it
   /// main_grad holds nothing of use: the next task writes it instead of adding (matrices only; vectors are zeroed).
   bool main_grad_is_stale = false;
-  /// Counts updates of `value`; a packed copy may be kept for one version.
-  std::uint64_t version = 0;
 };
 
 /// True if `use` is the head's use of a tied table and has the memory of that table, one of `parameters` (of one

@@ -29,6 +29,8 @@ class BucketReduction {
   virtual void finish_step() = 0;
   /// The sums of a range that this rank owns, flat; the same memory in every step.
   virtual Tensor owned_gradient(const ParameterRange& range) const = 0;
+  /// After finish_step(), what other ranks own still holds in main_grad what this rank alone gave to the sums.
+  virtual bool keeps_own_gradients() const = 0;
 
   /// Seconds that this rank waited for reductions since the last call.
   double take_exposed_seconds();

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "kernels/elementwise.h"
+#include "kernels/optimizer_step.h"
 #include "optim/micro_batch_reduction.h"
 #include "optim/step_reduction.h"
 
@@ -61,8 +62,10 @@ GradBuffer::GradBuffer(mesh::Rank& rank, std::span<nn::Parameter* const> paramet
     reduction_ = std::make_unique<MicroBatchReduction>(setup);
   else
     reduction_ = std::make_unique<StepReduction>(setup);
-  for (const ParameterRange& range : layout_.owned_ranges(sharded_ ? rank.mesh.dp.rank() : 0))
+  for (const ParameterRange& range : layout_.owned_ranges(sharded_ ? rank.mesh.dp.rank() : 0)) {
+    owned_index_[range.parameter] = owned_.size();
     owned_.push_back({range, reduction_->owned_gradient(range), {}});
+  }
 }
 
 void GradBuffer::start_step(std::int64_t num_micro_batches) {
@@ -102,10 +105,28 @@ void GradBuffer::finish_step() {
   exposed_seconds_ += seconds_since(start);
 }
 
+GradBuffer::BadGradient GradBuffer::find_not_finite() const {
+  const auto bad = [this](const Tensor& part) { return part.numel() > 0 && !kernels::all_finite(rank_.exec, part); };
+  const bool keeps_own = reduction_ != nullptr && reduction_->keeps_own_gradients();
+  if (keeps_own)
+    for (const FlatSlot& slot : layout_.slots()) {
+      const Tensor flat = slot.parameter->main_grad.flat();
+      const OwnedPart* const mine = owned_part(*slot.parameter);
+      const std::int64_t begin = mine == nullptr ? 0 : mine->range.begin, end = mine == nullptr ? 0 : mine->range.end;
+      if (bad(flat.slice(0, 0, begin)) || bad(flat.slice(0, end, flat.numel())))
+        return {slot.parameter->name, BroughtBy::this_rank};
+    }
+  const BroughtBy by = rank_.mesh.dp.trivial() ? BroughtBy::this_rank
+                       : keeps_own             ? BroughtBy::this_rank_unless_another
+                                               : BroughtBy::any_rank;
+  for (const OwnedPart& part : owned_)
+    if (bad(part.gradient)) return {part.range.parameter->name, by};
+  return {};
+}
+
 const OwnedPart* GradBuffer::owned_part(const nn::Parameter& parameter) const {
-  const auto it = std::find_if(owned_.begin(), owned_.end(),
-                               [&](const OwnedPart& part) { return part.range.parameter == &parameter; });
-  return it == owned_.end() ? nullptr : &*it;
+  const auto found = owned_index_.find(&parameter);
+  return found == owned_index_.end() ? nullptr : &owned_[found->second];
 }
 
 Tensor GradBuffer::owned_rows(const nn::Parameter& parameter, std::int64_t row, std::int64_t rows) const {

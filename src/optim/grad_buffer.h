@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "mesh/mesh.h"
@@ -45,6 +47,15 @@ class GradBuffer : public nn::GradSink {
   /// parameter has not reported as often as start_step promised. Collective over dp, tp and the embedding group.
   void finish_step();
 
+  /// Who brought what is not finite: this rank; this rank, unless another one says that it did; any data-parallel rank.
+  enum class BroughtBy : std::uint8_t { this_rank, this_rank_unless_another, any_rank };
+  struct BadGradient {
+    std::string parameter;  // empty: all are finite
+    BroughtBy by = BroughtBy::this_rank;
+  };
+  /// The first gradient that is not finite, after finish_step().
+  BadGradient find_not_finite() const;
+
   /// Seconds that this step waited for communication of gradients.
   double exposed_seconds() const { return exposed_seconds_; }
   const FlatLayout& layout() const { return layout_; }
@@ -52,12 +63,13 @@ class GradBuffer : public nn::GradSink {
   /// What this rank's optimizer updates, all of each trainable parameter or this rank's shards of them, in forward
   /// order. Gradients are final after finish_step(); values are left undefined.
   const std::vector<OwnedPart>& owned() const { return owned_; }
+  /// That of one parameter; null where there is none.
+  const OwnedPart* owned_part(const nn::Parameter& parameter) const;
 
  private:
   void check_all_reported() const;
   void sum_over_tensor_parallel();
   void sum_tied_uses();
-  const OwnedPart* owned_part(const nn::Parameter& parameter) const;
   /// The owned part of the gradient of `parameter`'s rows [row, row + rows); undefined where nothing is owned.
   Tensor owned_rows(const nn::Parameter& parameter, std::int64_t row, std::int64_t rows) const;
 
@@ -66,6 +78,7 @@ class GradBuffer : public nn::GradSink {
   FlatLayout layout_;
   std::unique_ptr<BucketReduction> reduction_;  // null without parameters
   std::vector<OwnedPart> owned_;
+  std::unordered_map<const nn::Parameter*, std::size_t> owned_index_;
   std::vector<std::int64_t> reports_;  // of each slot of the layout, in this step
   std::int64_t num_micro_batches_ = 1;
   double exposed_seconds_ = 0.0;

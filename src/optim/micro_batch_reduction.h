@@ -22,6 +22,7 @@ class MicroBatchReduction final : public BucketReduction {
   void complete(const FlatSlot& slot, bool last_micro_batch) override;
   void finish_step() override;
   Tensor owned_gradient(const ParameterRange& range) const override;
+  bool keeps_own_gradients() const override { return false; }
 
  private:
   struct BucketState {

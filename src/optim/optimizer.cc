@@ -80,6 +80,7 @@ Optimizer::Optimizer(mesh::Rank& rank, std::span<nn::Parameter* const> parameter
       MEGATRON_CHECK(range.whole(), parameter.name, ": Muon updates whole matrices, not a part of one");
       matrices.push_back(&parameter);
     }
+    slot_of_[&parameter] = slots_.size();
     slots_.push_back(std::move(slot));
   }
   if (spec_.kind == spec::OptimizerKind::muon) muon_ = std::make_unique<Muon>(rank_, spec_, matrices);
@@ -94,10 +95,12 @@ Tensor Optimizer::add_state(const char* kind, const ParameterRange& range, Memor
 }
 
 void Optimizer::set_main_weight(const nn::Parameter& parameter, const Tensor& values_fp32) {
-  for (Slot& slot : slots_)
-    if (slot.part.range.parameter == &parameter && slot.main.defined())
-      kernels::copy(rank_.exec, values_fp32.flat().slice(0, slot.part.range.begin, slot.part.range.end),
-                    slot.main.flat());
+  const auto found = slot_of_.find(&parameter);
+  if (found == slot_of_.end()) return;
+  const Slot& slot = slots_[found->second];
+  if (slot.main.defined())
+    kernels::copy(rank_.exec, values_fp32.flat().slice(0, slot.part.range.begin, slot.part.range.end),
+                  slot.main.flat());
 }
 
 UpdateDecision Optimizer::decide(const UpdateInput& input, const ExactSum& squares) const {
@@ -153,9 +156,6 @@ void Optimizer::take_back_update() {
   --num_updates_;
   for (Slot& slot : slots_)
     if (slot.main.defined()) kernels::copy(rank_.exec, slot.main.flat(), slot.part.value);
-  // Never lowered: a packed copy of what is taken back must not be taken for current.
-  for (nn::Parameter* parameter : parameters_)
-    if (parameter->trainable) ++parameter->version;
 }
 
 void Optimizer::apply(const UpdateInput& input, double grad_scale) {
@@ -164,8 +164,6 @@ void Optimizer::apply(const UpdateInput& input, double grad_scale) {
     const double decay = slot.part.range.parameter->decay ? input.weight_decay : 0.0;
     update_slot(slot, {input.lr, decay, grad_scale, num_updates_});
   }
-  for (nn::Parameter* parameter : parameters_)
-    if (parameter->trainable) ++parameter->version;
 }
 
 void Optimizer::update_slot(Slot& slot, const UpdateScalars& scalars) {

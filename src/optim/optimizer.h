@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "mesh/mesh.h"
@@ -67,9 +68,8 @@ class Optimizer {
   void set_main_weight(const nn::Parameter& parameter, const Tensor& values_fp32);
 
   /// Gradients must be final (reduced over DP, TP, tied uses: see grad_buffer.h) and are left as they are. Collective
-  /// over the model group for the norm, over tp with Muon. Updates values in place and raises their version; division
-  /// by the tokens, the loss scale and clipping are one factor of that one pass. wd is 0 for parameters without
-  /// `decay`.
+  /// over the model group for the norm, over tp with Muon. Updates values in place; division by the tokens, the loss
+  /// scale and clipping are one factor of that one pass. wd is 0 for parameters without `decay`.
   UpdateResult step(const UpdateInput& input);
 
   /// Number of updates done so far (Adam's step); the same on every rank; saved in state.json.
@@ -89,7 +89,7 @@ class Optimizer {
   UpdateResult result_of(const UpdateDecision& decision);
   /// What an update writes, in a fixed order, but for the 16-bit values that follow from it.
   std::vector<Tensor> updated_tensors() const;
-  /// After these were written back as they were before the latest update: 16-bit values and counts follow.
+  /// After these were written back as they were before the latest update: 16-bit values and the count follow.
   void take_back_update();
 
  private:
@@ -108,7 +108,8 @@ class Optimizer {
   std::vector<OwnedPart> owned_;  // what is updated here
   bool sharded_;
   spec::OptimizerSpec spec_;
-  std::vector<Slot> slots_;             // of what has a value of its own
+  std::vector<Slot> slots_;  // of what has a value of its own, one of a parameter
+  std::unordered_map<const nn::Parameter*, std::size_t> slot_of_;
   std::vector<OptimizerState> states_;  // share the slots' memory
   std::unique_ptr<Muon> muon_;          // where a rule needs it
   std::int64_t num_updates_ = 0;

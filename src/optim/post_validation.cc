@@ -98,7 +98,7 @@ bool PostValidation::differs(const UpdateDecision& guess) const {
   return !guess.skip && (decision_.skip || decision_.scale != guess.scale);
 }
 
-bool PostValidation::validate() {
+bool PostValidation::guess_was_wrong() {
   MEGATRON_CHECK(guessed_, "there is no guess to validate");
   guessed_ = false;
   if (!is_last_stage()) sent_.wait();

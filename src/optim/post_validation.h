@@ -32,14 +32,16 @@ class PostValidation {
   /// gradients must stay as they are until finish().
   void guess(const UpdateInput& input, const StageOutcome& outcome);
   /// Waits for the sum over all stages; true where finish() will take the guess back. Collective over the world.
-  bool validate();
-  /// After validate(): a wrong guess is undone and, unless the step is skipped, made again. The result is
+  bool guess_was_wrong();
+  /// After guess_was_wrong(): a wrong guess is undone and, unless the step is skipped, made again. The result is
   /// Optimizer::step()'s; with a rank that was not healthy nothing stays updated and `skipped` is set. Collective over
   /// the world.
   UpdateResult finish();
 
   /// Of the latest step: values were written by guess().
   bool updated() const { return updated_; }
+  /// The guess of this stage was taken back.
+  bool redone() const { return redone_; }
   /// The guess of some stage was taken back: the first one's, whose guess is the least. The same on all ranks.
   bool redone_by_any() const { return redone_by_any_; }
   double token_sum() const { return input_.token_sum; }

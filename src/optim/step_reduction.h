@@ -20,6 +20,7 @@ class StepReduction final : public BucketReduction {
   void complete(const FlatSlot& slot, bool last_micro_batch) override;
   void finish_step() override;
   Tensor owned_gradient(const ParameterRange& range) const override;
+  bool keeps_own_gradients() const override { return setup_.sharded; }
 
  private:
   struct BucketState {

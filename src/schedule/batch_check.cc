@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "schedule/training_program.h"
 #include "spec/batch_schedule.h"
 
@@ -21,7 +22,7 @@ void check_batches(const spec::RunSpec& run, std::int64_t consumed_samples) {
     const std::string problem = program_problem(run.parallel, count);
     if (problem.empty()) continue;
     throw ConfigError(str_cat("global batch ", stretch.batch.global_batch, " (from sample ", stretch.first_sample,
-                              " on), ", count, " micro-batches: ", problem));
+                              " on), ", counted(count, "micro-batch"), ": ", problem));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "schedule/training_program.h"
 
 #include "base/check.h"
+#include "base/text.h"
 #include "schedule/auto_schedule.h"
 #include "schedule/generators.h"
 #include "schedule/passes.h"
@@ -30,13 +31,14 @@ Program auto_program(const spec::ParallelSpec& parallel, std::int64_t m, double 
 Program file_program(const spec::ParallelSpec& parallel, std::int64_t m) {
   Program program = read_named_program(parallel.schedule_file);
   if (std::ssize(program.lists) != parallel.pipeline_parallel)
-    throw ConfigError(str_cat(program.lists.size(), " ranks, the pipeline has ", parallel.pipeline_parallel));
+    throw ConfigError(
+        str_cat(counted(std::ssize(program.lists), "rank"), ", the pipeline has ", parallel.pipeline_parallel));
   if (!(program.placement == parallel.placement()))
-    throw ConfigError(str_cat(program.placement.num_chunks, " virtual stages per rank in ",
+    throw ConfigError(str_cat(counted(program.placement.num_chunks, "virtual stage"), " per rank in ",
                               program.placement.kind == spec::PlacementKind::v ? "V" : "linear",
                               " placement, the run has ", parallel.virtual_chunks));
   if (num_micro_batches(program) != m)
-    throw ConfigError(str_cat(num_micro_batches(program), " micro-batches, a step has ", m));
+    throw ConfigError(str_cat(counted(num_micro_batches(program), "micro-batch"), ", a step has ", m));
   validate(insert_communication(program));
   check_memory(program, parallel.pipeline_memory_limit.value_or(0.0), 1.0);
   return program;
@@ -85,8 +87,8 @@ std::string program_problem(const spec::ParallelSpec& parallel, std::int64_t num
     const double least = smallest_memory_limit(parallel.placement(), num_micro_batches);
     if (parallel.pipeline_memory_limit.value_or(1.0) >= least - kStashSlack / parallel.placement().num_stages())
       return {};
-    return str_cat("the smallest feasible limit of ", p, " ranks with ", parallel.virtual_chunks,
-                   parallel.virtual_chunks == 1 ? " stage" : " stages", " each is ", limit_text(least));
+    return str_cat("the smallest feasible limit of ", p, " ranks with ", counted(parallel.virtual_chunks, "stage"),
+                   " each is ", limit_text(least));
   }
   if (parallel.schedule != spec::PipelineSchedule::from_file) return {};
   try {

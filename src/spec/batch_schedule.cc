@@ -75,11 +75,13 @@ std::int64_t BatchSchedule::nominal(std::int64_t consumed) const {
   return steps_[i].global_batch;
 }
 
-StepBatch BatchSchedule::at(std::int64_t consumed) const {
+StepBatch BatchSchedule::at(std::int64_t consumed) const { return batch_of(nominal(consumed)); }
+
+StepBatch BatchSchedule::batch_of(std::int64_t nominal) const {
   StepBatch batch;
-  batch.nominal = nominal(consumed);
-  batch.num_micro_batches = samples_per_round_ > 0 ? batch.nominal / samples_per_round_ : num_micro_batches_;
-  batch.global_batch = samples_per_round_ > 0 ? batch.num_micro_batches * samples_per_round_ : batch.nominal;
+  batch.nominal = nominal;
+  batch.num_micro_batches = samples_per_round_ > 0 ? nominal / samples_per_round_ : num_micro_batches_;
+  batch.global_batch = samples_per_round_ > 0 ? batch.num_micro_batches * samples_per_round_ : nominal;
   return batch;
 }
 
@@ -150,11 +152,16 @@ std::vector<BatchStretch> BatchSchedule::trajectory(std::optional<std::int64_t> 
   return list;
 }
 
-std::int64_t BatchSchedule::most_micro_batches() const {
-  std::int64_t most = rampup_ ? rampup_->target : global_batch_;
-  if (!steps_.empty()) most = 0;
-  for (const BatchStep& step : steps_) most = std::max(most, step.global_batch);
-  return samples_per_round_ > 0 ? most / samples_per_round_ : num_micro_batches_;
+StepBatch BatchSchedule::largest(std::optional<std::int64_t> iterations) const {
+  StepBatch largest = at(0);
+  if (largest.global_batch == 0) {
+    std::int64_t most = rampup_ ? rampup_->target : global_batch_;
+    for (const BatchStep& step : steps_) most = std::max(most, step.global_batch);
+    return batch_of(most);
+  }
+  for (const BatchStretch& stretch : trajectory(iterations))
+    if (stretch.batch.global_batch > largest.global_batch) largest = stretch.batch;
+  return largest;
 }
 
 std::vector<BatchStep> parse_batch_steps(std::string_view text, std::int64_t seq_length) {

@@ -47,11 +47,13 @@ class BatchSchedule {
   /// The stretches of the first `iterations` steps; unset: until the batch changes no more. A step that trains nothing
   /// ends the list.
   std::vector<BatchStretch> trajectory(std::optional<std::int64_t> iterations) const;
-  /// The largest number of micro-batches that any of the schedule's batches has.
-  std::int64_t most_micro_batches() const;
+  /// The largest batch of the first `iterations` steps, or of the first one; unset: of all that ever come. Where the
+  /// first one trains nothing, so that no other ever comes: of all.
+  StepBatch largest(std::optional<std::int64_t> iterations) const;
 
  private:
   std::int64_t nominal(std::int64_t consumed) const;
+  StepBatch batch_of(std::int64_t nominal) const;
   /// The smallest count above `consumed` at which the nominal batch is another one; INT64_MAX: none.
   std::int64_t next_change(std::int64_t consumed) const;
   /// Calls visit(stretch, steps of it) until it returns false, or with INT64_MAX steps for the last stretch.

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/text.h"
 
 namespace megatron::spec {
 namespace {
@@ -21,6 +22,8 @@ std::string divisors_around(std::int64_t value, std::int64_t whole) {
   if (below <= 0) return has_above ? str_cat(above) : std::string("1");
   return has_above ? str_cat(below, ", ", above) : str_cat(below);
 }
+
+std::string virtual_stages(int count) { return counted(count, "virtual stage"); }
 
 /// Layers of each [rank][chunk] → ranges, numbered chunk by chunk, within a chunk rank by rank.
 Ranges number_layers(const std::vector<std::vector<std::int64_t>>& counts) {
@@ -69,8 +72,8 @@ Ranges split_first_last(const LayerSplit& s) {
                                               [](std::int64_t a, std::int64_t b) { return std::gcd(a, b); });
   for (std::int64_t count : counts) {
     if (count % s.chunks != 0)
-      throw ConfigError(str_cat(count, " layers of a stage do not divide into ", s.chunks,
-                                " virtual stages; nearest: ", divisors_around(s.chunks, common)));
+      throw ConfigError(str_cat(count, " layers of a stage do not divide into ", virtual_stages(s.chunks),
+                                s.chunks_fixed ? "" : "; nearest: " + divisors_around(s.chunks, common)));
     chunks.emplace_back(static_cast<std::size_t>(s.chunks), count / s.chunks);
   }
   return number_layers(chunks);
@@ -86,15 +89,18 @@ std::string nearest_layers(const LayerSplit& s, std::int64_t total) {
 
 Ranges split_even(const LayerSplit& s) {
   const std::int64_t total = s.num_layers + (s.account_for_embedding ? 1 : 0) + (s.account_for_loss ? 1 : 0);
-  const char* counted = accounts(s) ? " layers (embedding and loss counted as asked)" : " layers";
+  const char* noun = accounts(s) ? " layers (embedding and loss counted as asked)" : " layers";
   if (total % s.pipeline_parallel != 0)
     throw ConfigError(
-        str_cat(total, counted, " not divisible by pipeline size ", s.pipeline_parallel, nearest_layers(s, total)));
+        str_cat(total, noun, " not divisible by pipeline size ", s.pipeline_parallel, nearest_layers(s, total)));
   const std::int64_t per_rank = total / s.pipeline_parallel;
-  if (per_rank % s.chunks != 0)
-    throw ConfigError(str_cat(s.num_layers, " layers over pipeline size ", s.pipeline_parallel, " = ", per_rank,
-                              " per rank, not divisible by ", s.chunks, " virtual stages", nearest_layers(s, total),
-                              ", or ", divisors_around(s.chunks, per_rank), " virtual stages"));
+  if (per_rank % s.chunks != 0) {
+    const std::string other = divisors_around(s.chunks, per_rank);
+    throw ConfigError(
+        str_cat(s.num_layers, " layers over pipeline size ", s.pipeline_parallel, " = ", per_rank,
+                " per rank, not divisible by ", virtual_stages(s.chunks), nearest_layers(s, total),
+                s.chunks_fixed ? "" : str_cat(", or ", other, " virtual stage", other == "1" ? "" : "s")));
+  }
   std::vector<std::vector<std::int64_t>> counts(
       static_cast<std::size_t>(s.pipeline_parallel),
       std::vector<std::int64_t>(static_cast<std::size_t>(s.chunks), per_rank / s.chunks));
@@ -117,7 +123,7 @@ Ranges split_automatically(const LayerSplit& s) {
 void check_sizes(const LayerSplit& s) {
   if (s.pipeline_parallel < 1 || s.chunks < 1 || s.num_layers < 1)
     throw ConfigError(str_cat("cannot split ", s.num_layers, " layers over ", s.pipeline_parallel, " stages of ",
-                              s.chunks, " chunks"));
+                              counted(s.chunks, "chunk")));
   if ((s.first || s.last) && accounts(s))
     throw ConfigError("a given first or last stage excludes counting embedding or loss as a layer");
 }

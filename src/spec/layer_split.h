@@ -15,6 +15,7 @@ struct LayerSplit {
   int chunks = 1;                                     // virtual stages per pipeline rank
   std::optional<std::int64_t> first = {}, last = {};  // layers of the first and last rank
   bool account_for_embedding = false, account_for_loss = false;
+  bool chunks_fixed = false;  // by the schedule: other numbers of chunks are no advice
 };
 
 /// Layers of one run of consecutive layers: [first, first + count).

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/check.h"
+#include "base/text.h"
 #include "spec/layer_split.h"
 
 namespace megatron::spec {
@@ -18,7 +19,8 @@ int read_number(std::string_view text, std::size_t& at) {
   int value = 0;
   for (; at < text.size() && is_digit(text[at]); ++at) {
     value = value * 10 + (text[at] - '0');
-    if (value > kMaxRepeat) throw ConfigError(str_cat("pipeline layout: a repeat above ", kMaxRepeat));
+    if (value > kMaxRepeat)
+      throw ConfigError(str_cat("pipeline layout: a repeat must be at most ", kMaxRepeat, "; nearest: ", kMaxRepeat));
   }
   return value;
 }
@@ -69,6 +71,19 @@ std::string expand_letters(std::string_view text) {
   return out;
 }
 
+/// Of a character that is left when all repeats are written out.
+std::string symbol_problem(char c) {
+  if (c == '(' || c == ')')
+    return "brackets stand around what is repeated, are not nested, and end with * and a number, as in (t|)*3";
+  if (c == '*' || is_digit(c)) return "a repeat is a symbol or a bracket, then * and a number, as in t*3 or (t|)*3";
+  return str_cat("\"", c, "\" is none of E (embedding), t (layer), L (loss) and | (next stage)");
+}
+
+std::string shortened(std::string_view layout) {
+  constexpr std::size_t kShown = 60;
+  return layout.size() <= kShown ? std::string(layout) : str_cat(layout.substr(0, kShown), "...");
+}
+
 std::int64_t count_of(const std::string& stage, char kind) { return std::count(stage.begin(), stage.end(), kind); }
 
 std::int64_t total_of(const std::vector<std::string>& stages, char kind) {
@@ -90,8 +105,8 @@ void check_ends(const std::vector<std::string>& stages) {
 
 void check_mtp(const std::vector<std::string>& stages, int pp, std::int64_t mtp_num_layers) {
   if (total_of(stages, 'm') != mtp_num_layers)
-    throw ConfigError(str_cat("pipeline layout: ", total_of(stages, 'm'),
-                              " multi-token-prediction layers, the model has ", mtp_num_layers));
+    throw ConfigError(str_cat("pipeline layout: ", counted(total_of(stages, 'm'), "multi-token-prediction layer"),
+                              ", the model has ", mtp_num_layers));
   std::int64_t holders = 0;
   for (std::size_t i = 0; i < stages.size(); ++i) {
     if (count_of(stages[i], 'm') == 0) continue;
@@ -117,7 +132,7 @@ std::vector<std::string> parse_pipeline_layout(std::string_view layout) {
     } else if (c == 'E' || c == 't' || c == 'm' || c == 'L') {
       stages.back() += c;
     } else {
-      throw ConfigError(str_cat("pipeline layout \"", layout, "\": \"", c, "\" is none of E, t, m, L"));
+      throw ConfigError(str_cat("pipeline layout \"", shortened(layout), "\": ", symbol_problem(c)));
     }
   }
   return stages;
@@ -128,13 +143,13 @@ std::vector<std::vector<LayerRange>> split_by_layout(std::string_view layout, in
   const std::vector<std::string> stages = parse_pipeline_layout(layout);
   const auto pp = static_cast<std::size_t>(pipeline_parallel);
   if (stages.size() % pp != 0)
-    throw ConfigError(str_cat("pipeline layout: ", stages.size(), " stages do not divide by pipeline size ", pp,
-                              "; nearest: ", stages.size() / pp * pp + pp,
+    throw ConfigError(str_cat("pipeline layout: ", stages.size(), stages.size() == 1 ? " stage does" : " stages do",
+                              " not divide by pipeline size ", pp, "; nearest: ", stages.size() / pp * pp + pp,
                               " stages (an empty one between two bars counts)"));
   check_ends(stages);
   if (total_of(stages, 't') != num_layers)
     throw ConfigError(
-        str_cat("pipeline layout: ", total_of(stages, 't'), " decoder layers, the model has ", num_layers));
+        str_cat("pipeline layout: ", counted(total_of(stages, 't'), "decoder layer"), ", the model has ", num_layers));
   check_mtp(stages, pipeline_parallel, mtp_num_layers);
   std::vector<std::vector<LayerRange>> ranges(pp);
   std::int64_t next = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -86,7 +87,11 @@ std::shared_ptr<Storage> Allocator::make_storage(std::int64_t bytes, MemoryKind 
 
 void Allocator::release(const Storage& storage) {
   tracker_.remove(storage.kind_, storage.bytes_);
-  if (storage.data_ != nullptr) free_blocks_[storage.capacity_].push_back(storage.data_);
+  if (storage.data_ == nullptr) return;
+  try {
+    free_blocks_[storage.capacity_].push_back(storage.data_);
+  } catch (const std::bad_alloc&) {  // memory has run out, and the block is not used again
+  }
 }
 
 Storage::Storage(std::shared_ptr<Allocator> owner, std::byte* data, std::int64_t bytes, std::int64_t capacity,

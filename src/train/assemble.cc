@@ -53,11 +53,11 @@ std::int64_t sum_over(kernels::Executor& exec, const mesh::Group& group, std::in
   return std::as_const(tensor = group.all_reduce(std::move(tensor), label)).data<std::int64_t>()[0];
 }
 
+}  // namespace
+
 bool uses_mpi(const spec::RunSpec& run) {
   return run.distributed_backend.has_value() ? *run.distributed_backend == "mpi" : comm::launcher_world_size() > 0;
 }
-
-}  // namespace
 
 void check_thread_ranks(const spec::RunSpec& run) {
   if (!uses_mpi(run) && run.parallel.world_size > kMaxThreadRanks)
@@ -73,7 +73,11 @@ std::unique_ptr<comm::World> create_world(const spec::RunSpec& run, const std::a
   options.world_size = run.parallel.world_size;
   options.timeout_seconds =
       run.parallel.distributed_timeout_seconds.value_or(60.0 * run.parallel.distributed_timeout_minutes);
-  if (run.fault.inject_fault.has_value()) options.faults = comm::parse_fault_plan(*run.fault.inject_fault);
+  if (run.parallel.distributed_timeout_seconds.has_value()) options.timeout_option = "--distributed-timeout-seconds";
+  if (run.fault.inject_fault.has_value()) {
+    options.faults = comm::parse_fault_plan(*run.fault.inject_fault);
+    comm::check_fault_plan(options.faults, options.world_size, {});
+  }
   check_thread_ranks(run);
   return uses_mpi(run) ? comm::create_mpi_world(options) : comm::create_local_world(options);
 }
@@ -185,17 +189,24 @@ void RankParts::update_ahead(const optim::UpdateInput& input, const optim::Stage
 }
 
 optim::UpdateResult RankParts::settle_update() {
-  const bool wrong = post_validation_->validate();
-  if (wrong) finish_gathers();  // what is gathered must not change
-  const optim::UpdateResult result = post_validation_->finish();
-  if (wrong && parameter_store_ != nullptr) parameter_store_->values_changed();
-  return result;
+  if (post_validation_->guess_was_wrong()) finish_gathers();  // what is gathered must not change
+  return post_validation_->finish();
+}
+
+void RankParts::share_corrected_values() {
+  if (post_validation_->redone() && parameter_store_ != nullptr) parameter_store_->values_changed();
 }
 
 void RankParts::set_weights(nn::Parameter& parameter, const Tensor& values_fp32) {
-  for (const optim::OwnedPart& part : held_values())
-    if (part.range.parameter == &parameter)
-      kernels::copy(*exec_, values_fp32.flat().slice(0, part.range.begin, part.range.end), Tensor(part.value));
+  finish_gathers();
+  if (!nn::shares_table(parameter, model_->parameters())) {
+    if (!holds_value_shards()) {
+      kernels::copy(*exec_, values_fp32.flat(), parameter.value.flat());
+    } else if (const optim::OwnedPart* part = grad_buffer_->owned_part(parameter)) {
+      const optim::ParameterRange& range = part->range;
+      kernels::copy(*exec_, values_fp32.flat().slice(0, range.begin, range.end), parameter_store_->owned_value(range));
+    }
+  }
   if (optimizer_ != nullptr) optimizer_->set_main_weight(parameter, values_fp32);
 }
 

@@ -22,6 +22,8 @@
 
 namespace megatron::train {
 
+/// Ranks are processes of a launcher, not threads of this one.
+bool uses_mpi(const spec::RunSpec& run);
 /// Throws ConfigError where the run would have more ranks as threads than one process can have.
 void check_thread_ranks(const spec::RunSpec& run);
 /// Ranks as MPI processes under mpirun or srun or with --distributed-backend mpi, else as threads of this process.
@@ -77,6 +79,8 @@ class RankParts {
   /// The two halves of update() where they do. Between them the gradients must not change.
   void update_ahead(const optim::UpdateInput& input, const optim::StageOutcome& outcome);
   optim::UpdateResult settle_update();
+  /// After settle_update(): values of this stage that were shared out too early are shared again. Collective over dp.
+  void share_corrected_values();
 
   /// Optimizer step; a distributed optimizer's values are then gathered while the next passes run.
   optim::UpdateResult update(const optim::UpdateInput& input);

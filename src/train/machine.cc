@@ -90,6 +90,7 @@ int worker_spin(int threads, int ranks_on_this_machine) {
 }
 
 std::int64_t total_memory_bytes() { return meminfo_bytes("MemTotal"); }
+std::int64_t total_swap_bytes() { return meminfo_bytes("SwapTotal"); }
 std::int64_t available_memory_bytes() { return meminfo_bytes("MemAvailable"); }
 
 std::int64_t peak_resident_bytes() {

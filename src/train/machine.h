@@ -16,8 +16,9 @@ int threads_per_rank(int requested, int ranks_on_this_machine);
 /// How often an idle worker looks for work before it sleeps: 0 where ranks × threads exceed the cores.
 int worker_spin(int threads, int ranks_on_this_machine);
 
-/// Bytes of physical memory, and those available now; 0 where the system does not say.
+/// Bytes of physical memory, of swap, and of memory available now; 0 where the system does not say.
 std::int64_t total_memory_bytes();
+std::int64_t total_swap_bytes();
 std::int64_t available_memory_bytes();
 
 /// Largest resident size of this process so far, in bytes.

@@ -75,7 +75,6 @@ void place_rows(const Tensor& rows, const nn::TokenMap& map, std::int64_t seq_le
 ReferenceRun::ReferenceRun(comm::RankContext& context, const spec::RunSpec& run, const interop::HuggingFaceModel& model)
     : run_(run), parts_(context, run, RankParts::Use::training) {
   for (const checkpoint::StateEntry& entry : state_entries(parts_, false)) model.read(entry);
-  for (nn::Parameter* parameter : parts_.model().parameters()) ++parameter->version;
 }
 
 bool ReferenceRun::first_of_tp() { return parts_.mesh().tp.rank() == 0; }

@@ -54,6 +54,14 @@ void RunMeasure::begin_step() {
   work_before_ = parts_.exec().counters();
 }
 
+void RunMeasure::pause() { paused_ = context_.traffic(); }
+
+void RunMeasure::resume() {
+  for (const auto& [group, operations] : context_.traffic().bytes)
+    for (const auto& [operation, bytes] : operations)
+      before_.bytes[group][operation] += bytes - entry(paused_, group.c_str(), operation.c_str());
+}
+
 void RunMeasure::end_step(const pipeline::StepOutput& output, std::int64_t num_micro_batches, bool counts) {
   const kernels::WorkCounters& work = parts_.exec().counters();
   const std::int64_t recomputed = work.recomputed_flops - work_before_.recomputed_flops;

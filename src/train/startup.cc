@@ -1,11 +1,15 @@
 #include "train/startup.h"
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <sstream>
 
+#include "base/text.h"
 #include "base/units.h"
 #include "kernels/initialize.h"
+#include "schedule/run_costs.h"
+#include "spec/batch_schedule.h"
 #include "train/machine.h"
 #include "train/state_io.h"
 #include "train/step_summary.h"
@@ -79,6 +83,21 @@ std::vector<std::string> describe_layout(RankParts& parts) {
                           " layers, vocabulary ", parts.run().model.vocab_size, " (padded to ",
                           parts.run().model.padded_vocab_size, ")"));
   return lines;
+}
+
+void check_memory(const spec::RunSpec& run) {
+  const std::int64_t has = total_memory_bytes() + total_swap_bytes();
+  if (has == 0 || uses_mpi(run) || !spec::trains(run.batch)) return;
+  const std::vector<spec::RankMemory> ranks = schedule::run_costs(run).memory;
+  double needed = 0.0;
+  for (const spec::RankMemory& rank : ranks)
+    for (const std::int64_t bytes :
+         {rank.parameters, rank.main_parameters, rank.gradients, rank.optimizer, rank.activations, rank.communication})
+      needed += static_cast<double>(bytes);
+  if (needed <= static_cast<double>(has)) return;
+  throw Error(str_cat("out of memory: the run needs ", format_bytes(static_cast<std::int64_t>(std::min(needed, 9e18))),
+                      " (", counted(std::ssize(ranks), "rank"), "; megatron validate shows which), this machine has ",
+                      format_bytes(has)));
 }
 
 void claim_memory(RankParts& parts) {

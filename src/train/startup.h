@@ -12,6 +12,11 @@ namespace megatron::train {
 /// same lines on every rank.
 std::vector<std::string> describe_layout(RankParts& parts);
 
+/// Compares what the ranks of this process are predicted to need with all that the machine has, before any of it is
+/// asked for. Throws Error. Nothing is said of ranks that are processes, of which others may run elsewhere, and of runs
+/// that do not train.
+void check_memory(const spec::RunSpec& run);
+
 /// Has the system give gradients and optimizer state their memory now: what does not fit fails before the first step.
 void claim_memory(RankParts& parts);
 

@@ -130,7 +130,6 @@ void read_weights(RankParts& parts, const checkpoint::CheckpointReader& reader) 
     reader.read({source, parameter->sharding, false, wide});
     parts.set_weights(*parameter, wide);
   }
-  for (nn::Parameter* parameter : parameters) ++parameter->version;
 }
 
 void read_entries(RankParts& parts, const checkpoint::CheckpointReader& reader, bool with_optimizer,

@@ -227,6 +227,8 @@ void Trainer::train() {
 bool Trainer::may_stay_open() const {
   if (parts_.post_validation() == nullptr || recorder_.asked() || measure_peak_ || run_.log.log_params_norm)
     return false;
+  // A step that stands alone shows what a step sends.
+  if (!measure_->knows_step_of(open_->num_micro_batches)) return false;
   const std::int64_t iteration = open_->report.iteration;
   const auto due = [iteration](const std::optional<std::int64_t>& interval) {
     return interval.has_value() && iteration % *interval == 0;
@@ -239,7 +241,7 @@ bool Trainer::close_step() {
   fill_report();
   StepReport& report = open_->report;
   update(summary_, open_->output.first_bad_tensor, report);
-  const bool counts = open_->counts && !report.skipped && !report.nan && report.redone != true;
+  const bool counts = open_->counts && !report.skipped && !report.nan;
   measure_->end_step(open_->output, open_->num_micro_batches, counts);
   const double now = monotonic_seconds();
   report.step_seconds = now - std::exchange(step_start_seconds_, now);
@@ -364,7 +366,13 @@ void Trainer::fill_report() {
 
 /// With updates ahead, what was guessed is settled; else all is done now.
 optim::UpdateResult Trainer::update_weights(const StepReport& report) {
-  if (parts_.post_validation() != nullptr) return parts_.settle_update();
+  if (parts_.post_validation() != nullptr) {
+    const optim::UpdateResult result = parts_.settle_update();
+    measure_->pause();
+    parts_.share_corrected_values();
+    measure_->resume();
+    return result;
+  }
   return parts_.update({report.lr, report.weight_decay, report.token_sum, backward_scale_});
 }
 
@@ -372,16 +380,16 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
   const TraceSpan span = phase("optimizer");
   const bool check = run_.log.check_for_nan;
   report.nan = !std::isfinite(report.loss) || summary.bad_ranks > 0;
-  const auto fail = [&](const std::string& gradient) {
+  const auto fail = [&](bool check_gradients) {
     outcome_.reason = EndReason::not_finite;
-    outcome_.error = describe_not_finite(parts_, report.iteration, seen, gradient);
+    outcome_.error = describe_not_finite(parts_, report.iteration, seen, check_gradients);
     report.nan = report.skipped = true;
   };
   const double start = monotonic_seconds();
   const optim::UpdateResult result =
       report.nan && check && parts_.post_validation() == nullptr ? optim::UpdateResult() : update_weights(report);
   if (parts_.post_validation() != nullptr) report.redone = parts_.post_validation()->redone_by_any();
-  if (report.nan && check) return fail("");
+  if (report.nan && check) return fail(false);
   report.skipped = result.skipped;
   if (report.token_sum == 0.0) {
     say(str_cat("iteration ", report.iteration, ": every target is masked, 0 trained tokens: no weight was changed"));
@@ -392,7 +400,7 @@ void Trainer::update(StepSummary& summary, const std::string& seen, StepReport& 
       if (!follow_overflow(result, report)) return;
     } else if (!std::isfinite(result.grad_norm) || !result.first_bad_gradient.empty()) {
       report.nan = true;
-      if (check) return fail(result.first_bad_gradient);
+      if (check) return fail(true);
     }
   }
   if (run_.log.log_params_norm)

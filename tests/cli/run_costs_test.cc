@@ -85,6 +85,13 @@ INSTANTIATE_TEST_SUITE_P(
         " --recompute-method uniform --recompute-num-layers 1 --bf16 --fp32-residual-connection",
         "--pipeline-model-parallel-size 2 --num-layers 8 --num-virtual-stages-per-pipeline-rank 2",
         "--pipeline-model-parallel-size 2 --pipeline-schedule zb-auto --train-iters 7",
+        // A batch that the run does not reach, and one that it does.
+        "--rampup-batch-size 8 8 1000 --pipeline-model-parallel-size 2 --pipeline-schedule gpipe",
+        "--rampup-batch-size 8 8 8 --tensor-model-parallel-size 2",
+        // Every step is redone.
+        "--pipeline-model-parallel-size 2 --pipeline-post-validation --clip-grad 1e-3 --train-iters 4",
+        "--world-size 4 --pipeline-model-parallel-size 2 --pipeline-post-validation --clip-grad 1e-3 --train-iters 4"
+        " --pipeline-schedule zb-h1 --use-distributed-optimizer --log-num-zeros-in-grad",
         "--world-size 4 --pipeline-model-parallel-size 2 --use-megatron-fsdp --bf16 --grad-reduce-in-bf16"
         " --ddp-bucket-size 10000",
         "--world-size 2 --use-distributed-optimizer", "--world-size 2 --bf16 --grad-reduce-in-bf16",

@@ -308,6 +308,30 @@ TEST(CliTrain, MistakesAreOneLineEachAndStatusTwo) {
   EXPECT_NE(done.out.find("--no-such-option"), std::string::npos) << done.out;
 }
 
+TEST(CliTrain, FaultsThatCannotStrikeAndFilesThatCannotBeWrittenAreRefusedFirst) {
+  const TemporaryFolder folder;
+  const Finished fault = run(folder, tiny(folder, {"--inject-fault", "rank=1,iteration=3,kind=throw"}));
+  EXPECT_EQ(fault.status, 2) << fault.out;
+  EXPECT_NE(fault.out.find("rank=1 is outside the world of 1 rank; nearest: rank=0"), std::string::npos) << fault.out;
+  const Finished file = run(folder, tiny(folder, {"--log-json", "/nowhere/at/all"}));
+  EXPECT_EQ(file.status, 1) << file.out;
+  EXPECT_NE(file.out.find("--log-json /nowhere/at/all: cannot open"), std::string::npos) << file.out;
+  EXPECT_EQ(file.out.find("opening the data"), std::string::npos) << file.out;
+}
+
+/// Before anything of that size is made, and before data are opened for it.
+TEST(CliTrain, ARunThatTheMachineCannotHoldIsRefusedAtItsStart) {
+  const TemporaryFolder folder;
+  for (const auto& size :
+       {std::vector<std::string>{"--micro-batch-size", "1000000000", "--global-batch-size", "1000000000"},
+        std::vector<std::string>{"--num-layers", "100000", "--hidden-size", "4096", "--num-attention-heads", "8"}}) {
+    const Finished done = run(folder, tiny(folder, size));
+    EXPECT_EQ(done.status, 1) << done.out;
+    EXPECT_NE(done.out.find("out of memory: the run needs "), std::string::npos) << done.out;
+    EXPECT_EQ(done.out.find("opening the data"), std::string::npos) << done.out;
+  }
+}
+
 TEST(CliTrain, AVocabularySmallerThanTheTokenizersIsRefusedWithBothNumbers) {
   const TemporaryFolder folder;
   const Finished done = run(folder, tiny(folder, {"--vocab-size", "200"}));

@@ -88,6 +88,31 @@ TEST(Validate, JsonAndExitStatus) {
   EXPECT_EQ(json::parse(later.output)["not_built"].size(), 1u);
 }
 
+/// What `train` refuses at its start.
+TEST(Validate, FaultsAndFilesOfTheRunAreLookedAt) {
+  const std::string run = "validate --world-size 32 --train-iters 5 --json --config '" + config_file() + "' ";
+  const auto errors = [&](const std::string& more) {
+    const Result result = megatron_command(run + more);
+    EXPECT_EQ(result.status, 2) << more;
+    return json::parse(result.output)["errors"];
+  };
+  for (const auto& [fault, line] : std::map<std::string, std::string>{
+           {"rank=32,iteration=3,kind=nan", "rank=32 is outside the world of 32 ranks; nearest: rank=31"},
+           {"rank=1,iteration=6,kind=nan", "iteration=6 is beyond the run of 5 iterations; nearest: iteration=5"},
+           {"rank=1,iteration=2,kind=delay", "kind=delay needs seconds"},
+           {"';'", "names no fault"}}) {
+    const json found = errors("--inject-fault " + fault);
+    ASSERT_EQ(found.size(), 1U) << found.dump();
+    EXPECT_TRUE(contains(found[0].get<std::string>(), line)) << found.dump();
+  }
+  EXPECT_EQ(megatron_command(run + "--inject-fault rank=31,iteration=5,kind=nan").status, 0);
+  for (const std::string option : {"--pipeline-schedule-out", "--trace", "--log-json"}) {
+    const json found = errors("--profile-step-start 0 " + option + " /nowhere/at/all");
+    ASSERT_EQ(found.size(), 1U) << found.dump();
+    EXPECT_TRUE(contains(found[0].get<std::string>(), option + " /nowhere/at/all: cannot open")) << found.dump();
+  }
+}
+
 TEST(Options, ListAndMistake) {
   const Result result = megatron_command("options");
   EXPECT_EQ(result.status, 0);

@@ -83,6 +83,40 @@ TEST(PipelineRules, ContradictionsAreErrors) {
                "the smallest feasible limit of 4 ranks with 2 stages each is 0.5");
 }
 
+/// The advice is in the terms of the option that asks for the stages, and is none that something else excludes.
+TEST(PipelineRules, AdviceCanBeFollowed) {
+  const std::string layout = "--pipeline-model-parallel-layout ", v = "--pipeline-schedule zb-v ";
+  for (const std::string option : {"--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"})
+    expect_error(v + option, option + " (command line), --pipeline-schedule zb-v (command line): V placement");
+  expect_error(v + kLayers + "1", "zb-v has at most 2 stages per rank, not 4; nearest: 2\n");
+  expect_error("--num-layers 32 " + v + kLayers + "2", "zb-v has at most 2 stages per rank, not 4; nearest: 4\n");
+  expect_error(v + kLayers + "4", "zb-v has 2 stages per rank, not 1; nearest: 2\n");
+  expect_error(layout + "Et*4|t*4|t*4|t*4L " + v, "zb-v has 2 stages per rank, not 1; nearest: a layout of 8 stages\n");
+  expect_error(layout + "Et*4|t*4|t*4|t*4L --pipeline-schedule interleaved",
+               "needs at least 2 virtual stages per rank; nearest: a layout of 8 stages\n");
+  expect_error("--pipeline-schedule interleaved " + kLayers + "4",
+               "needs at least 2 virtual stages per rank; nearest: 2\n");
+  expect_error("--num-layers 12 " + kStages + "2", "nearest: 8 or 16 layers, or 1, 3 virtual stages\n");
+  expect_error("--num-layers 4 " + kStages + "2",
+               "not divisible by 2 virtual stages; nearest: 8 layers, or 1 virtual stage\n");
+  // One line, that of the contradiction.
+  EXPECT_EQ(
+      errors_of(layout + "Et*4|t*4|t*4|t*4L " + kStages + "2"),
+      "--pipeline-model-parallel-layout Et*4|t*4|t*4|t*4L (command line), --num-virtual-stages-per-pipeline-rank 2 "
+      "(command line): --pipeline-model-parallel-layout and --num-virtual-stages-per-pipeline-rank exclude each "
+      "other\n");
+  const ParsedRun few = parse("--num-layers 3");
+  EXPECT_FALSE(few.errors.empty());
+  for (const std::string& notice : few.notices) EXPECT_EQ(notice.find("split"), std::string::npos) << notice;
+}
+
+/// The size that breaks the rule comes from the ramp, not from the batch where it ends.
+TEST(PipelineRules, SizesOfAChangingBatchAreBlamedOnTheirOption) {
+  expect_error(kStages + "2 --rampup-batch-size 4 2 100",
+               "--rampup-batch-size 4 2 100 (command line), --microbatch-group-size-per-virtual-pipeline-stage, "
+               "--pipeline-model-parallel-size 4 (command line): global batch 6 (from sample 52 on): 6 micro-batches");
+}
+
 TEST(PipelineRules, GroupsAsInMegatron) {
   EXPECT_EQ(errors_of(kStages + "2 " + kGroup + "8"), "");
   expect_error(kStages + "2 " + kGroup + "2", "a group of 2 micro-batches must lie between the pipeline size 4 and");
@@ -106,7 +140,7 @@ TEST(PipelineRules, LayoutsAsInMegatron) {
   expect_error(layout + "Et*8|t*8L", layout + "Et*8|t*8L (command line): pipeline layout: 2 stages do not divide");
   expect_error(layout + "Et*8|L|t*8|", "the loss L must be the last layer");
   expect_error(layout + "Et*8|t*7|L|", "15 decoder layers, the model has 16");
-  expect_error(layout + "Et*8|t*7x|tL|", "\"x\" is none of E, t, m, L");
+  expect_error(layout + "Et*8|t*7x|tL|", "\"x\" is none of E (embedding), t (layer), L (loss)");
   for (const std::string other : {"--decoder-first-pipeline-num-layers 4", "--decoder-last-pipeline-num-layers 4",
                                   "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"})
     expect_error(layout + "Et*4|t*4|t*4|t*4L " + other, "a layout excludes the options that set or count single");
@@ -114,6 +148,12 @@ TEST(PipelineRules, LayoutsAsInMegatron) {
     expect_error(layout + "Et*4|t*4|t*4|t*4L " + other, "exclude each other");
   expect_error(layout + "Et*4|t*4|t*4|t*4L --pipeline-schedule zb-v", "zb-v has 2 stages per rank, not 1");
   expect_error(layout + "Et|t*4|t*4|t*4|t|t|t|L --pipeline-schedule zb-h1", "zb-h1 has one stage per rank, not 2");
+  const std::string bracket = "brackets stand around what is repeated, are not nested, and end with * and a number";
+  for (const char* bad : {"E(t|", "Et)|", "E((t|)*2|)*2L", "(Et*4|t*4|t*4|t*4L)"}) expect_error(layout + bad, bracket);
+  expect_error(layout + "Et*|t*8L", "a repeat is a symbol or a bracket, then * and a number, as in t*3");
+  expect_error(layout + "Et*200000L", "a repeat must be at most 100000; nearest: 100000");
+  expect_error(layout + "Et*16L", "pipeline layout: 1 stage does not divide by pipeline size 4; nearest: 4 stages");
+  EXPECT_EQ(errors_of(layout + "Ex|t|t|L").find(", m"), std::string::npos);
   const ParsedRun predicting = parse(layout + "Et*4|t*4|t*4|t*4mL --mtp-num-layers 1");
   EXPECT_TRUE(predicting.errors.empty());
   std::string not_built;
@@ -137,7 +177,7 @@ TEST(PipelineRules, SplitsNameTheirCauseAndTheNearestValue) {
                "divide over 3 stages; nearest: 15 layers in all, or first 4");
   expect_error("--decoder-first-pipeline-num-layers 4 " + kStages + "3", "nearest: 2, 4");
   expect_error("--pipeline-schedule zb-v --num-layers 20",
-               "5 per rank, not divisible by 2 virtual stages; nearest: 16 or 24 layers, or 1, 5 virtual stages");
+               "5 per rank, not divisible by 2 virtual stages; nearest: 16 or 24 layers\n");
 }
 
 TEST(PipelineRules, SchedulesFromFiles) {
@@ -149,10 +189,10 @@ TEST(PipelineRules, SchedulesFromFiles) {
   expect_schedule(option + "--pipeline-memory-limit 0.25", spec::PipelineSchedule::from_file, 1);
   expect_error(option + "--pipeline-memory-limit 0.2", "0F0 makes 1 stashes, more than the 0.8");
   expect_error(option + "--global-batch-size 2",
-               "--pipeline-schedule-file " + path + " (command line): 1 micro-batches, a step has 2");
+               "--pipeline-schedule-file " + path + " (command line): 1 micro-batch, a step has 2");
   expect_error(option + "--pipeline-model-parallel-size 2", "4 ranks, the pipeline has 2");
   expect_error(option + "--pipeline-schedule 1f1b", "exclude each other");
-  expect_error(option + kStages + "2", "1 virtual stages per rank in linear placement, the run has 2");
+  expect_error(option + kStages + "2", "1 virtual stage per rank in linear placement, the run has 2");
   write("0F0,0B0\n1F0,1B0\n2F0,2I0\n3F0,3B0\n");
   expect_error(option, "rank 2: 2W0 is missing");
   write("0F0,7F0,7B0,0B0\n1F0,6F0,6B0,1B0\n2F0,5F0,5B0,2B0\n3F0,4F0,4B0,3B0\n");
@@ -162,12 +202,9 @@ TEST(PipelineRules, SchedulesFromFiles) {
 }
 
 TEST(PipelineRules, LayersStandWhereTheirStageStands) {
-  // Stage 0 holds the embedding as a layer, stage 7 the loss: both on rank 0.
+  // Stage 0 holds the embedding as a layer, stage 7 the loss.
   const std::string counted =
       "--num-layers 14 --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split ";
-  const ParsedRun v = parse(counted + "--pipeline-schedule zb-v");
-  EXPECT_EQ(v.described.layers_per_stage, (std::vector<std::vector<std::int64_t>>{{1, 1}, {2, 2}, {2, 2}, {2, 2}}));
-  EXPECT_EQ(v.spec.parallel.layers_per_stage, (std::vector<std::int64_t>{1, 2, 2, 2, 2, 2, 2, 1}));
   const ParsedRun linear = parse(counted + kStages + "2");
   EXPECT_EQ(linear.spec.parallel.layers_per_stage, (std::vector<std::int64_t>{1, 2, 2, 2, 2, 2, 2, 1}));
 }

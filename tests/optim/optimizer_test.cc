@@ -49,7 +49,6 @@ TEST(Optimizer, AdamWThreeSteps) {
       EXPECT_NEAR(optimizer.states()[1].tensor.data<float>()[0], expected_v[i], 1e-9);
     }
     EXPECT_EQ(optimizer.num_updates(), 3);
-    EXPECT_EQ(p->version, 3U);
   });
 }
 
@@ -116,9 +115,7 @@ TEST(Optimizer, StatesAreNamed) {
     Optimizer last_stage(rank, std::vector{use.get()}, spec::OptimizerSpec{});
     EXPECT_EQ(names(last_stage), "exp_avg:t exp_avg_sq:t ");
     plain.step(update(1.0, 0.0));
-    EXPECT_EQ(table->version, 1U);
-    EXPECT_EQ(use->version, 1U);
-    EXPECT_EQ(frozen->version, 0U);
+    EXPECT_EQ(plain.num_updates(), 1);
   });
 }
 
@@ -178,7 +175,6 @@ TEST(Optimizer, StepWithoutTrainedTokensChangesNothing) {
     EXPECT_EQ(values_of(p->value), value);
     EXPECT_EQ(values_of(optimizer.states()[0].tensor), m);
     EXPECT_EQ(optimizer.num_updates(), 1);
-    EXPECT_EQ(p->version, 1U);
   });
 }
 

@@ -60,7 +60,7 @@ Steps run_steps(int stages, double clip, bool ahead, DType dtype,
         outcome.mask_sum.add(4.0);
         input.token_sum = 0.0;
         validation.guess(input, outcome);
-        validation.validate();
+        validation.guess_was_wrong();
         result = validation.finish();
         redone += validation.redone_by_any() ? 1 : 0;
       } else {
@@ -126,7 +126,7 @@ TEST(PostValidation, AnUnhealthyStageOrNoTokenChangesNothing) {
       outcome.healthy = healthy || rank.mesh.pp.rank() == 0;
       validation.guess({1e-2, 0.0, 0.0, 1.0}, outcome);
       EXPECT_EQ(validation.updated(), !healthy && rank.mesh.pp.rank() == 0);
-      validation.validate();
+      validation.guess_was_wrong();
       EXPECT_TRUE(validation.finish().skipped);
       EXPECT_EQ(values_of(w.value), before);
       EXPECT_EQ(optimizer.num_updates(), 0);

@@ -140,7 +140,6 @@ Mutation wrong_shard(const std::string& name) {
     } else {
       for (std::int64_t i = 0; i < size; i += 2) values[i] += 0.1F;
     }
-    ++parameter->version;
   };
 }
 

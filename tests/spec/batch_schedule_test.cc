@@ -45,7 +45,10 @@ TEST(BatchSchedule, RampsUpInSteps) {
   EXPECT_EQ(stretches[1].first_sample, 96);
   EXPECT_EQ(stretches[1].batch, (StepBatch{32, 32, 4}));
   EXPECT_EQ(schedule.trajectory(6).size(), 1U);
-  EXPECT_EQ(schedule.most_micro_batches(), 4);
+  EXPECT_EQ(schedule.largest(std::nullopt), (StepBatch{32, 32, 4}));
+  EXPECT_EQ(schedule.largest(7), (StepBatch{32, 32, 4}));
+  EXPECT_EQ(schedule.largest(6), stretches[0].batch);
+  EXPECT_EQ(schedule.largest(0), stretches[0].batch);
 }
 
 /// Two, two, two, two, then four: a threshold of 8 samples.

@@ -109,7 +109,7 @@ spec::RunSpec complete(spec::RunSpec run, const Layout& layout) {
   run.parallel.sequence_parallel = layout.sp && layout.tp > 1;
   run.batch.micro_batch_size = layout.micro_batch;
   run.batch.samples_per_round = layout.micro_batch * layout.dp;
-  run.batch.num_micro_batches = spec::BatchSchedule(run.batch).most_micro_batches();
+  run.batch.num_micro_batches = spec::BatchSchedule(run.batch).largest(std::nullopt).num_micro_batches;
   MEGATRON_CHECK_EQ(run.batch.num_micro_batches * layout.micro_batch * layout.dp, run.batch.global_batch_size);
   derive_model(run.model, layout.tp);
   spec::LayerSplit split;
@@ -160,7 +160,6 @@ void set_weights(train::RankParts& parts, const Weights& from) {
         std::copy_n(found->second.begin() + (piece.global.row + r) * sharding.cols + piece.global.col,
                     piece.global.cols, local + (piece.local_row + r) * sharding.local_cols);
     parts.set_weights(*parameter, values);
-    ++parameter->version;
   }
 }
 

@@ -204,6 +204,25 @@ TEST(Trainer, AStepWithEveryTargetMaskedChangesNothingAndSaysSo) {
   }
 }
 
+/// What a data-parallel rank brings to the sum becomes NaN. Where states are shared out, every rank still has what it
+/// gave to the others' shards; else only the sum is left.
+TEST(Trainer, AGradientThatIsNotFiniteIsThatOfTheRankWhereItAroseOrOfTheSum) {
+  for (const int culprit : {0, 1}) {
+    for (const bool shared : {false, true}) {
+      spec::RunSpec run = small_run(true);
+      run.parallel.use_distributed_optimizer = shared;
+      run.fault.inject_fault = str_cat("rank=", culprit, ",iteration=2,kind=nan");
+      const SmallResult result = train_small(complete(run, {1, 1, 2, false, 1}), sequences());
+      EXPECT_EQ(result.outcome.reason, EndReason::not_finite);
+      const std::string& error = result.outcome.error;
+      EXPECT_NE(error.find("iteration 2: NaN or Inf in gradient of "), std::string::npos) << error;
+      const std::string place = shared ? str_cat(" on rank ", culprit, " (tp 0, pp 0, dp ", culprit, ")")
+                                       : " after the sum over 2 data-parallel ranks (tp 0, pp 0)";
+      EXPECT_NE(error.find(place), std::string::npos) << error;
+    }
+  }
+}
+
 TEST(Trainer, ANaNInAWeightEndsTheRunBeforeAnyUpdateAndNamesIt) {
   spec::RunSpec run = small_run(true);
   for (const Layout& layout : {Layout{}, Layout{1, 1, 2, false, 1}, Layout{2, 2, 1, false, 2}}) {

@@ -133,7 +133,11 @@ class Conversion {
 
   std::string written(const std::string& text) const {
     if (format_ == Format::hex_lines) return to_hex(text);
-    if (format_ == Format::lines) return text;
+    if (format_ == Format::lines) {
+      if (text.find('\n') != std::string::npos)
+        throw Error("the text holds a line feed, so it is no line; use --input-format jsonl or hex-lines");
+      return text;
+    }
     const nlohmann::json json = {{request_.json_key, text}};
     try {
       return json.dump();

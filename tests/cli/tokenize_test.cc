@@ -44,6 +44,10 @@ TEST(Tokenize, DecodesWhatItPrinted) {
   const auto half = run(str_cat("tokenize --decode --input ", folder / "half", kBytes));
   EXPECT_EQ(half.status, 1);
   EXPECT_NE(half.output.find("half:1: the text is not UTF-8"), std::string::npos) << half.output;
+  std::ofstream(folder / "two") << "[97,10,98]\n";
+  const auto torn = run(str_cat("tokenize --decode --input-format lines --input ", folder / "two", kBytes, " 2>&1"));
+  EXPECT_EQ(torn.status, 1);
+  EXPECT_NE(torn.output.find("holds a line feed, so it is no line"), std::string::npos) << torn.output;
   EXPECT_EQ(run(str_cat("tokenize --decode --input-format lines --input ", folder / "half", kBytes)).output, "\xc3\n");
 }
 

@@ -58,7 +58,7 @@ class Interrupted : public ::testing::Test {
     config_.append_eod = true;
     config_.lenient = true;
     config_.workers = 2;
-    config_.block_bytes = 5000;
+    config_.block_bytes = 625;
     config_.resume_bytes = 30'000;
     config_.output_prefix = folder_ / "whole";
     whole_ = preprocess(config_, bytes());

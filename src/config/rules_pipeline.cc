@@ -1,5 +1,6 @@
 // Rules of pipeline schedules and virtual stages.
 #include <algorithm>
+#include <array>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -22,6 +23,11 @@ constexpr std::string_view kSchedule = "--pipeline-schedule", kFile = "--pipelin
                            kGroup = "--microbatch-group-size-per-virtual-pipeline-stage",
                            kLimit = "--pipeline-memory-limit", kTimes = "--pipeline-times",
                            kLayout = "--pipeline-model-parallel-layout";
+
+/// Options that set or count single stages.
+constexpr std::array<std::string_view, 4> kEndOptions = {
+    "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers",
+    "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"};
 
 /// The option that asks for several stages per rank, or the schedule that needs them.
 std::string_view chunk_option(const RuleContext& c) {
@@ -52,8 +58,7 @@ void layout(RuleContext& c) {
   if (!layout) return;
   for (std::string_view option : {kStages, kLayers})
     if (c.given(option)) c.exclusive(kLayout, option);
-  for (std::string_view option : {"--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers",
-                                  "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"})
+  for (std::string_view option : kEndOptions)
     if (c.user_asks(option))
       c.error({kLayout, option}, "a layout excludes the options that set or count single stages");
   if (layout->find('m') != std::string::npos)
@@ -94,8 +99,7 @@ void schedule_kind(RuleContext& c) {
   else if (p.virtual_chunks < range.least)
     wrong_chunks(" has ", range.least);
   if (p.placement_kind != spec::PlacementKind::v) return;
-  for (std::string_view option : {"--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers",
-                                  "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"})
+  for (std::string_view option : kEndOptions)
     if (c.user_asks(option))
       c.error({option, kSchedule}, "V placement has the first and the last stage on one rank; nearest: leave it out");
 }
@@ -160,8 +164,12 @@ void program(RuleContext& c) {
 }  // namespace
 
 void report_split_problem(RuleContext& c, const std::string& problem) {
-  if (problem.empty()) return;
   const auto& p = c.run().parallel;
+  // Options that the placement excludes have been reported, and layers counted with them are worth no advice.
+  const bool excluded = p.placement_kind == spec::PlacementKind::v &&
+                        std::any_of(kEndOptions.begin(), kEndOptions.end(),
+                                    [&c](std::string_view option) { return c.user_asks(option); });
+  if (problem.empty() || excluded) return;
   std::vector<std::string_view> names = {"--num-layers", "--pipeline-model-parallel-size"};
   const auto add_if = [&names](bool asked, std::string_view option) {
     if (asked) names.push_back(option);

@@ -1,6 +1,7 @@
 // Options of pipeline schedules: what they mean, and which contradict each other.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -88,6 +89,8 @@ TEST(PipelineRules, AdviceCanBeFollowed) {
   const std::string layout = "--pipeline-model-parallel-layout ", v = "--pipeline-schedule zb-v ";
   for (const std::string option : {"--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"})
     expect_error(v + option, option + " (command line), --pipeline-schedule zb-v (command line): V placement");
+  const std::string lines = errors_of(v + "--account-for-loss-in-pipeline-split");
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << lines;
   expect_error(v + kLayers + "1", "zb-v has at most 2 stages per rank, not 4; nearest: 2\n");
   expect_error("--num-layers 32 " + v + kLayers + "2", "zb-v has at most 2 stages per rank, not 4; nearest: 4\n");
   expect_error(v + kLayers + "4", "zb-v has 2 stages per rank, not 1; nearest: 2\n");

@@ -25,7 +25,7 @@ struct PreprocessConfig {
   bool lenient = false;             // bad lines are skipped
   tokenizer::EncodeOptions encode;  // markers in the text, ends around it
   int workers = 1;
-  std::size_t block_bytes = 1 << 18;      // read and encoded at a time by one worker
+  std::size_t block_bytes = 1 << 17;      // read and encoded at a time by one worker
   std::int64_t resume_bytes = 256 << 20;  // of text, after which the work so far is secured on disk
 };
 

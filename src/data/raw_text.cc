@@ -21,6 +21,7 @@
 #include "base/units.h"
 #include "data/byte_source.h"
 #include "data/corpus.h"
+#include "data/indexed_dataset.h"
 #include "data/output_file.h"
 #include "tokenizer/identity.h"
 
@@ -132,6 +133,16 @@ std::string content_digest_of(const RawTextConfig& config, const std::vector<std
   return known;
 }
 
+/// Why one of the data sets cannot be opened; empty: all can.
+std::string damage_of(const std::vector<std::string>& prefixes) {
+  try {
+    for (const std::string& prefix : prefixes) IndexedDataset{prefix};
+  } catch (const IoError& error) {
+    return error.what();
+  }
+  return "";
+}
+
 bool complete(const std::string& prefix) {
   return ::access((prefix + ".idx").c_str(), R_OK) == 0 && ::access((prefix + ".bin").c_str(), R_OK) == 0;
 }
@@ -180,8 +191,11 @@ std::vector<std::string> tokenize_raw_text(const RawTextConfig& config, const to
   const auto all_there = [&] { return std::all_of(prefixes.begin(), prefixes.end(), complete); };
   const FileLock lock(work.output_prefix + ".lock", config);
   if (all_there()) {
-    if (config.say) config.say(str_cat("using the tokens in ", work.output_prefix));
-    return prefixes;
+    const std::string damage = damage_of(prefixes);
+    if (config.say)
+      config.say(damage.empty() ? str_cat("using the tokens in ", work.output_prefix)
+                                : str_cat("the tokens of an earlier start are damaged: ", damage));
+    if (damage.empty()) return prefixes;
   }
   if (config.say) config.say(str_cat("tokenising ", files.size(), " files into ", work.output_prefix));
   preprocess(work, tokenizer, [&](const PreprocessProgress& progress) {

@@ -152,6 +152,18 @@ TEST_F(RawText, MayBeEndedWhileItWorksAndWhileItWaits) {
   EXPECT_EQ(IndexedDataset(tokenize()).num_documents(), 502);
 }
 
+TEST_F(RawText, DamagedTokensAreMadeAnew) {
+  const std::string prefix = tokenize();
+  const std::string whole = testing::read_file(prefix + ".bin");
+  write_file(prefix + ".bin", whole.substr(0, 100));
+  EXPECT_EQ(tokenize(), prefix);
+  EXPECT_FALSE(reused());
+  EXPECT_NE(said_.front().find("are damaged: "), std::string::npos) << said_.front();
+  EXPECT_EQ(testing::read_file(prefix + ".bin"), whole);
+  EXPECT_EQ(tokenize(), prefix);
+  EXPECT_TRUE(reused());
+}
+
 TEST_F(RawText, ABadLineIsNamedAndLeavesNothing) {
   write_file(folder_ / "corpus/b.jsonl", "{\"text\": \"a\"}\n{}\n");
   try {

@@ -1,6 +1,9 @@
 // What `megatron inspect` can show of a run; all of it needs the description only, no tensor and no other rank.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cli/command.h"
 #include "spec/run_spec.h"
 
@@ -15,5 +18,7 @@ int inspect_lr(const spec::RunSpec& run, bool json);
 int inspect_pipeline(Arguments args);
 /// Takes the data options itself: no model is needed.
 int inspect_data(Arguments args);
+/// Of files that hold floats, which no run trains on: documents, values and lengths.
+int inspect_values(const std::vector<std::string>& prefixes, bool json);
 
 }  // namespace megatron::cli

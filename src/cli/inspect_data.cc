@@ -13,7 +13,9 @@
 #include "cli/tokenizer_arguments.h"
 #include "config/text_value.h"
 #include "data/build.h"
+#include "data/data_paths.h"
 #include "data/index_md5.h"
+#include "data/indexed_dataset.h"
 #include "train/machine.h"
 
 namespace megatron::cli {
@@ -185,6 +187,16 @@ void print_text(const Request& request, const data::BuiltSplit& built, const dat
   }
 }
 
+/// True if --data-path names files of floats. Throws ConfigError where floats and ids are mixed.
+bool names_values(const std::vector<std::string>& prefixes) {
+  const auto floats = std::count_if(prefixes.begin(), prefixes.end(), [](const std::string& prefix) {
+    return data::is_float(data::stored_token_type(prefix));
+  });
+  if (floats > 0 && floats != std::ssize(prefixes))
+    throw ConfigError("--data-path: some of the files hold token ids, others float values; look at them separately");
+  return floats > 0;
+}
+
 void complete(const ArgumentParser& parser, Request& request, std::vector<std::string>& errors) {
   if (!request.split.empty()) request.spec.split = request.split;
   request.spec.split_given = parser.given("--split");
@@ -226,6 +238,8 @@ int inspect_data(Arguments args) {
     for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
     return 2;
   }
+  const auto prefixes = data::parse_blend(data::resolve_data_paths(request.spec).data_path, "--data-path").prefixes;
+  if (names_values(prefixes)) return inspect_values(prefixes, request.json);
   data::BuildOptions options;
   options.seq_length = request.seq_length;
   options.seed = static_cast<std::uint64_t>(request.seed);

@@ -50,6 +50,9 @@ class SourceCache {
 
   std::shared_ptr<const SequenceSource> open_file(const std::string& prefix) const {
     auto file = std::make_shared<const IndexedDataset>(prefix);
+    if (is_float(file->type()))
+      throw ConfigError(str_cat(prefix, ".idx: offset 17: holds ", token_type_name(file->type()),
+                                " values; a run trains on token ids (uint8, int8, int16, uint16, int32 or int64)"));
     if (options_.tokenizer != nullptr) check_stamp(prefix, *options_.tokenizer);
     if (options_.vocab_size > 0) {
       if (const auto bad = find_bad_token(*file, options_.vocab_size, options_.num_threads))
@@ -270,6 +273,7 @@ class SplitFactory {
     report_split(built, split, options_, cache_, report_);
     for (const SplitMember& member : built.members)
       if (!member.note.empty()) report_.notes.push_back(member.note);
+    if (!built.note.empty()) report_.notes.push_back(built.note);
     return built;
   }
 

@@ -88,6 +88,7 @@ BadToken describe(const IndexedDataset& dataset, std::int64_t token) {
 
 std::optional<BadToken> find_bad_token(const IndexedDataset& dataset, std::int64_t vocab_size, int num_threads) {
   MEGATRON_CHECK_GT(vocab_size, 0);
+  MEGATRON_CHECK(!is_float(dataset.type()), dataset.prefix(), ": holds no ids");
   const std::int64_t tokens = dataset.num_tokens(), size = token_type_size(dataset.type());
   const std::int64_t chunks = ceil_div(tokens, kChunkTokens);
   std::atomic<std::int64_t> first{kNone};

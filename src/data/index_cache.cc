@@ -21,16 +21,6 @@ using Length = std::function<std::int64_t(std::int64_t)>;
 constexpr std::int64_t kLargestInt32 = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kCheckedSamples = 1024;
 
-std::string base_path(const IndexCache& cache, const std::string& description, SplitName split) {
-  const auto name = kSplitNames[static_cast<std::size_t>(split)];
-  return (std::filesystem::path(cache.folder) / str_cat(md5(description), "-GPTDataset-", name, "-")).string();
-}
-
-std::string read_text(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
 /// Whether sample k + 1 starts where sample k ends, as the rule of build_gpt_index says.
 bool follows(const GptIndex& index, std::int64_t k, const GptIndexConfig& config, const Length& length) {
   const std::int64_t x = config.extra_token ? 1 : 0, documents = index.documents.size();
@@ -87,7 +77,7 @@ bool fits(const GptIndex& index, const GptIndexConfig& config, const IndexRange&
 
 std::optional<GptIndex> load(const std::string& base, const std::string& description, const GptIndexPlan& plan,
                              const GptIndexConfig& config, const IndexRange& range, const Length& length) {
-  if (read_text(base + "description.txt") != description) return {};
+  if (!holds_description(base, description)) return {};
   try {
     const NpyFile documents = open_npy(base + "document_index.npy"), samples = open_npy(base + "sample_index.npy"),
                   order = open_npy(base + "shuffle_index.npy");
@@ -116,13 +106,39 @@ void save(const std::string& base, const std::string& description, const GptInde
             });
   write_npy(base + "shuffle_index.npy", samples < std::numeric_limits<std::uint32_t>::max() - 1 ? "<u4" : "<i8",
             samples, 0, [&](std::int64_t i, std::int64_t) { return index.order[i]; });
-  OutputFile file(base + "description.txt");  // last: whoever sees it finds the others
+  write_description(base, description);
+}
+
+}  // namespace
+
+std::string cache_base(const IndexCache& cache, const std::string& description, std::string_view class_name,
+                       SplitName split) {
+  const auto name = kSplitNames[static_cast<std::size_t>(split)];
+  return (std::filesystem::path(cache.folder) / str_cat(md5(description), "-", class_name, "-", name, "-")).string();
+}
+
+bool holds_description(const std::string& base, const std::string& description) {
+  std::ifstream in(base + "description.txt", std::ios::binary);
+  return in && std::string(std::istreambuf_iterator<char>(in), {}) == description;
+}
+
+void write_description(const std::string& base, const std::string& description) {
+  OutputFile file(base + "description.txt");
   file.write(std::as_bytes(std::span(description)));
   file.sync();
   file.commit();
 }
 
-}  // namespace
+std::string keep_indices(const IndexCache& cache, const std::function<void()>& save) {
+  try {
+    save();
+  } catch (const FileBusy&) {
+    // Another run writes the same bytes.
+  } catch (const std::exception& error) {
+    return str_cat("--data-cache-path ", cache.folder, ": indices are not kept: ", error.what());
+  }
+  return "";
+}
 
 std::string tokenizer_description(const tokenizer::Tokenizer& tokenizer) {
   Json json;
@@ -174,17 +190,11 @@ GptIndex cached_gpt_index(const IndexCache& cache, const std::string& descriptio
     longest = std::max(longest, length(i));
   }
   const GptIndexPlan plan = plan_gpt_index(config, range.size(), tokens);
-  const std::string base = base_path(cache, description, split);
+  const std::string base = cache_base(cache, description, "GPTDataset", split);
   if (plan.num_samples > 0)
     if (auto index = load(base, description, plan, config, range, length)) return std::move(*index);
   GptIndex index = build_gpt_index(config, range, length);
-  try {
-    save(base, description, index, longest);
-  } catch (const FileBusy&) {
-    // Another run writes the same bytes.
-  } catch (const std::exception& error) {
-    note = str_cat("--data-cache-path ", cache.folder, ": indices are not kept: ", error.what());
-  }
+  note = keep_indices(cache, [&] { save(base, description, index, longest); });
   return index;
 }
 

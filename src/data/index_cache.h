@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "data/gpt_index.h"
 #include "data/split.h"
@@ -22,6 +23,16 @@ struct IndexCache {
   std::optional<std::string> split;  // as given; unset with paths per split
   std::string tokenizer;             // JSON object, see tokenizer_description
 };
+
+/// FOLDER/HASH-CLASS-SPLIT-, before the names of the files.
+std::string cache_base(const IndexCache& cache, const std::string& description, std::string_view class_name,
+                       SplitName split);
+/// Whether BASEdescription.txt is there and says just that.
+bool holds_description(const std::string& base, const std::string& description);
+/// Writes it, as the last of the files: whoever sees it finds the others.
+void write_description(const std::string& base, const std::string& description);
+/// Runs `save`, which writes files; returns one line if they cannot be written, nothing if another run writes them.
+std::string keep_indices(const IndexCache& cache, const std::function<void()>& save);
 
 /// How a tokenizer stands in a description. Megatron-LM's own text for NullTokenizer; others by their hash.
 std::string tokenizer_description(const tokenizer::Tokenizer& tokenizer);

@@ -36,13 +36,28 @@ MappedFile open_part(const std::string& prefix, const char* suffix) {
   }
 }
 
-template <typename T>
-void widen(const std::byte* from, std::int64_t count, std::int64_t* out) {
+template <typename T, typename Out>
+void widen(const std::byte* from, std::int64_t count, Out* out) {
   for (std::int64_t i = 0; i < count; ++i) {
     T value;
     std::memcpy(&value, from + i * static_cast<std::int64_t>(sizeof(T)), sizeof(T));
     out[i] = value;
   }
+}
+
+/// Checks the header up to the type, which it returns.
+TokenType read_type(const std::string& path, std::span<const std::byte> bytes) {
+  if (bytes.size() < static_cast<std::size_t>(kHeaderBytes))
+    throw IoError(str_cat(path, ": header at offset 0 is truncated: expected at least ", kHeaderBytes, " bytes, found ",
+                          bytes.size()));
+  if (std::memcmp(bytes.data(), kMagic, kMagicBytes) != 0)
+    throw IoError(str_cat(path, ": offset 0: is not an index file (no MMIDIDX mark)"));
+  const auto version = load<std::uint64_t>(bytes, 9);
+  if (version != 1) throw IoError(str_cat(path, ": offset 9: expected version 1, found ", version));
+  const auto code = load<std::uint8_t>(bytes, 17);
+  if (code < 1 || code > 8)
+    throw IoError(str_cat(path, ": offset 17: expected a token type code 1 to 8, found ", static_cast<int>(code)));
+  return static_cast<TokenType>(code);
 }
 
 }  // namespace
@@ -87,6 +102,13 @@ std::string_view token_type_name(TokenType type) {
   return "?";
 }
 
+bool is_float(TokenType type) { return type == TokenType::float32 || type == TokenType::float64; }
+
+TokenType stored_token_type(const std::string& prefix) {
+  const MappedFile idx = open_part(prefix, ".idx");
+  return read_type(idx_path(prefix), idx.bytes());
+}
+
 TokenType optimal_token_type(std::optional<std::int64_t> vocab_size) {
   return vocab_size && *vocab_size < 65500 ? TokenType::uint16 : TokenType::int32;
 }
@@ -103,20 +125,8 @@ IndexedDataset::IndexedDataset(const std::string& prefix)
 
 void IndexedDataset::check_header() {
   const std::string path = idx_path(prefix_);
-  if (idx_.size() < kHeaderBytes)
-    throw IoError(str_cat(path, ": header at offset 0 is truncated: expected at least ", kHeaderBytes, " bytes, found ",
-                          idx_.size()));
   const auto bytes = idx_.bytes();
-  if (std::memcmp(bytes.data(), kMagic, kMagicBytes) != 0)
-    throw IoError(str_cat(path, ": offset 0: is not an index file (no MMIDIDX mark)"));
-  const auto version = load<std::uint64_t>(bytes, 9);
-  if (version != 1) throw IoError(str_cat(path, ": offset 9: expected version 1, found ", version));
-  const auto code = load<std::uint8_t>(bytes, 17);
-  if (code < 1 || code > 8)
-    throw IoError(str_cat(path, ": offset 17: expected a token type code 1 to 8, found ", static_cast<int>(code)));
-  type_ = static_cast<TokenType>(code);
-  if (type_ == TokenType::float32 || type_ == TokenType::float64)
-    throw IoError(str_cat(path, ": offset 17: holds ", token_type_name(type_), " values, which are not token ids"));
+  type_ = read_type(path, bytes);
   token_size_ = token_type_size(type_);
 
   const auto sequences = load<std::uint64_t>(bytes, 18);
@@ -187,10 +197,14 @@ std::int8_t IndexedDataset::mode(std::int64_t index) const {
   return load<std::int8_t>(idx_.bytes(), kHeaderBytes + 12 * num_sequences_ + 8 * num_boundaries_ + index);
 }
 
-void IndexedDataset::read(std::int64_t index, std::int64_t first, std::int64_t count, std::int64_t* out) const {
-  MEGATRON_CHECK(first >= 0 && count >= 0 && first + count <= length(index), prefix_, ": sequence ", index, " has ",
+const std::byte* IndexedDataset::part(std::int64_t index, std::int64_t first, std::int64_t count) const {
+  MEGATRON_CHECK(first >= 0 && count >= 0 && first <= length(index) - count, prefix_, ": sequence ", index, " has ",
                  length(index), " tokens, asked for [", first, ", ", first + count, ")");
-  const std::byte* from = bin_.bytes().data() + offset(index) + first * token_size_;
+  return bin_.bytes().data() + offset(index) + first * token_size_;
+}
+
+void IndexedDataset::read(std::int64_t index, std::int64_t first, std::int64_t count, std::int64_t* out) const {
+  const std::byte* from = part(index, first, count);
   switch (type_) {
     case TokenType::uint8:
       return widen<std::uint8_t>(from, count, out);
@@ -208,7 +222,7 @@ void IndexedDataset::read(std::int64_t index, std::int64_t first, std::int64_t c
     case TokenType::float32:
       break;
   }
-  MEGATRON_CHECK(false, prefix_, ": holds ", token_type_name(type_), " values");
+  throw Error(str_cat(prefix_, ": holds ", token_type_name(type_), " values, which are not token ids"));
 }
 
 std::vector<std::int64_t> IndexedDataset::get(std::int64_t index, std::int64_t first,
@@ -218,6 +232,19 @@ std::vector<std::int64_t> IndexedDataset::get(std::int64_t index, std::int64_t f
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(wanted));
   read(index, first, wanted, tokens.data());
   return tokens;
+}
+
+std::vector<double> IndexedDataset::values(std::int64_t index, std::int64_t first,
+                                           std::optional<std::int64_t> count) const {
+  MEGATRON_CHECK(is_float(type_), prefix_, ": holds ", token_type_name(type_), " ids");
+  const std::int64_t size = count ? *count : length(index) - first;
+  const std::byte* from = part(index, first, size);
+  std::vector<double> out(static_cast<std::size_t>(size));
+  if (type_ == TokenType::float32)
+    widen<float>(from, size, out.data());
+  else
+    widen<double>(from, size, out.data());
+  return out;
 }
 
 }  // namespace megatron::data

@@ -34,6 +34,10 @@ enum class TokenType : std::uint8_t {
 std::int64_t token_type_size(TokenType type);
 /// "uint16", …
 std::string_view token_type_name(TokenType type);
+/// float32 and float64 hold values that are no token ids: such files can be read, merged and looked at, not trained on.
+bool is_float(TokenType type);
+/// What PREFIX.idx says it holds, by its header alone. Throws IoError.
+TokenType stored_token_type(const std::string& prefix);
 /// What Megatron-LM writes for a vocabulary: uint16 below 65,500 ids, else int32.
 TokenType optimal_token_type(std::optional<std::int64_t> vocab_size);
 
@@ -61,11 +65,14 @@ class IndexedDataset final : public SequenceSource {
   /// Tokens from `offset` on, `count` of them or (unset) the rest. Throws Error when the range leaves the sequence.
   std::vector<std::int64_t> get(std::int64_t index, std::int64_t offset = 0,
                                 std::optional<std::int64_t> count = {}) const;
+  /// The same of a file that holds floats, which `read` and `get` refuse.
+  std::vector<double> values(std::int64_t index, std::int64_t offset = 0, std::optional<std::int64_t> count = {}) const;
 
   /// The bytes of PREFIX.bin.
   std::span<const std::byte> bin_bytes() const { return bin_.bytes(); }
 
  private:
+  const std::byte* part(std::int64_t index, std::int64_t offset, std::int64_t count) const;
   void check_header();
   void check_index() const;
 
@@ -86,6 +93,7 @@ struct BadToken {
   std::int64_t position = 0;  // within the document
   std::int64_t id = 0;
 };
+/// Not for floats.
 std::optional<BadToken> find_bad_token(const IndexedDataset& dataset, std::int64_t vocab_size, int num_threads);
 
 /// Appends `tokens` to `out` in the file's form. Throws Error for an id that the type cannot hold.
@@ -111,6 +119,8 @@ class IndexedDatasetWriter {
 
   /// Adds one sequence. Throws Error for an id that the token type cannot hold.
   void add_sequence(std::span<const std::int64_t> tokens, std::int8_t mode = 0);
+  /// Adds one sequence of floats; float32 rounds them. Throws Error for a type of ids.
+  void add_values(std::span<const double> values, std::int8_t mode = 0);
   /// Adds one sequence whose bytes are already in the file's form.
   void add_encoded_sequence(std::span<const std::byte> bytes, std::int8_t mode = 0);
   /// Ends the document that holds the sequences added since the last end.

@@ -46,7 +46,7 @@ void append_encoded(std::span<const std::int64_t> tokens, TokenType type, std::v
     case TokenType::float32:
       break;
   }
-  MEGATRON_CHECK(false, "token ids cannot be written as ", token_type_name(type));
+  throw Error(str_cat("token ids cannot be written as ", token_type_name(type)));
 }
 
 IndexedDatasetWriter::IndexedDatasetWriter(const std::string& prefix, TokenType type, bool multimodal,
@@ -90,6 +90,13 @@ void IndexedDatasetWriter::add_sequence(std::span<const std::int64_t> tokens, st
   bin_.write(scratch_);
 }
 
+void IndexedDatasetWriter::add_values(std::span<const double> values, std::int8_t mode) {
+  if (!is_float(type_)) throw Error(str_cat("values cannot be written as ", token_type_name(type_)));
+  if (type_ == TokenType::float64) return add_encoded_sequence(std::as_bytes(values), mode);
+  std::vector<float> rounded(values.begin(), values.end());
+  add_encoded_sequence(std::as_bytes(std::span<const float>(rounded)), mode);
+}
+
 void IndexedDatasetWriter::add_encoded_sequence(std::span<const std::byte> bytes, std::int8_t mode) {
   const auto size = static_cast<std::int64_t>(bytes.size());
   MEGATRON_CHECK_EQ(size % token_type_size(type_), 0);
@@ -109,7 +116,7 @@ void IndexedDatasetWriter::add_documents(const IndexedDataset& other, std::int64
   MEGATRON_CHECK(first >= 0 && first <= last && last <= other.num_documents(), "documents [", first, ", ", last,
                  ") of ", other.num_documents());
   if (other.type() != type_)
-    throw ConfigError(str_cat(other.prefix(), ": holds ", token_type_name(other.type()), " ids, expected ",
+    throw ConfigError(str_cat(other.prefix(), ": holds ", token_type_name(other.type()), ", expected ",
                               token_type_name(type_), " as in the data sets before"));
   if (multimodal_ != other.has_modes() && other.num_sequences() > 0)
     throw ConfigError(

@@ -97,4 +97,12 @@ IndexArray NpyFile::column(std::int64_t index) const {
   return {file, offset + index * size, shape[0], columns * size, size == 8};
 }
 
+std::vector<std::int16_t> NpyFile::int16_values() const {
+  MEGATRON_CHECK_EQ(descr, "<i2");
+  const auto bytes = file->bytes().subspan(static_cast<std::size_t>(offset));
+  std::vector<std::int16_t> values(bytes.size() / sizeof(std::int16_t));
+  if (!values.empty()) std::memcpy(values.data(), bytes.data(), values.size() * sizeof(std::int16_t));
+  return values;
+}
+
 }  // namespace megatron::data

@@ -31,6 +31,8 @@ struct NpyFile {
 
   /// One column (of a one-dimensional file: 0). The type must have 4 or 8 bytes.
   IndexArray column(std::int64_t index) const;
+  /// A copy of all values of a "<i2" file.
+  std::vector<std::int16_t> int16_values() const;
 };
 /// Throws IoError with path and reason when the file cannot be read, is not of this kind or its size is not its
 /// shape's.

@@ -5,21 +5,21 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
+#include "data/blend_cache.h"
 
 namespace megatron::data {
 namespace {
 
 SplitMember build_member(const SplitRequest& request, const std::shared_ptr<const SequenceSource>& source,
                          const std::string& prefix, std::optional<std::int64_t> num_samples) {
-  SplitMember member{prefix, split_range(request.share, source->num_sequences()), num_samples, nullptr, 0, ""};
+  SplitMember member{prefix, split_range(request.share, source->num_sequences()), num_samples, nullptr, 0, "", ""};
   GptDatasetConfig config = request.config;
   config.index.num_samples = num_samples;
   const bool cached = !request.cache.folder.empty();
-  const std::string description =
-      cached ? gpt_description(request.cache, prefix, request.name, config.index) : std::string();
+  if (cached) member.description = gpt_description(request.cache, prefix, request.name, config.index);
   try {
     GptIndex index = cached_gpt_index(
-        request.cache, description, request.name, config.index, member.range,
+        request.cache, member.description, request.name, config.index, member.range,
         [&source](std::int64_t i) { return source->length(i); }, member.note);
     member.dataset = std::make_shared<const GptDataset>(source, config, std::move(index));
   } catch (const ConfigError& error) {
@@ -86,19 +86,31 @@ std::vector<double> shares_by_size(const SplitRequest& request, const std::vecto
   return normalize_weights(sizes);
 }
 
-BlendIndex build_index(const SplitRequest& request, const std::vector<SplitMember>& members,
-                       const std::vector<double>& weights) {
+BlendPlan plan_of(const SplitRequest& request, const std::vector<SplitMember>& members,
+                  const std::vector<double>& weights) {
+  BlendPlan plan;
   if (!request.num_samples) {
-    std::vector<std::int64_t> sizes;
-    for (const SplitMember& member : members) sizes.push_back(member.dataset->size());
-    return build_exhaustive_blend(sizes);
+    for (const SplitMember& member : members) plan.sizes.push_back(member.dataset->size());
+    return plan;
   }
-  std::int64_t size = *request.num_samples;
+  plan.weights = weights;
+  plan.size = request.num_samples;
   if (request.blend.weights) {
-    size = 0;
-    for (const double weight : weights) size += member_target(*request.num_samples, weight);
+    plan.size = 0;
+    for (const double weight : weights) *plan.size += member_target(*request.num_samples, weight);
   }
-  return build_weighted_blend(weights, size);
+  return plan;
+}
+
+BlendIndex build_index(const SplitRequest& request, BuiltSplit& built) {
+  const BlendPlan plan = plan_of(request, built.members, built.weights);
+  std::string description;
+  if (!request.cache.folder.empty()) {
+    std::vector<std::string> members;
+    for (const SplitMember& member : built.members) members.push_back(member.description);
+    description = blend_description(members, request.name, plan);
+  }
+  return cached_blend(request.cache, description, request.name, plan, built.note);
 }
 
 }  // namespace
@@ -117,7 +129,7 @@ BuiltSplit build_split(const SplitRequest& request, const OpenSource& open) {
   if (blend.weights) built.weights = normalize_weights(*blend.weights);
   built.members = build_members(request, open, built.weights);
   if (!blend.weights) built.weights = shares_by_size(request, built.members);
-  BlendIndex index = build_index(request, built.members, built.weights);
+  BlendIndex index = build_index(request, built);
   std::vector<std::shared_ptr<const Dataset>> datasets;
   for (std::size_t i = 0; i < built.members.size(); ++i) {
     built.members[i].drawn = index.counts[i];

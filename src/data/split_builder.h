@@ -33,8 +33,9 @@ struct SplitMember {
   IndexRange range;
   std::optional<std::int64_t> num_samples;  // asked of it
   std::shared_ptr<const GptDataset> dataset;
-  std::int64_t drawn = 0;  // samples that the split takes from it
-  std::string note;        // of the index cache; usually empty
+  std::int64_t drawn = 0;   // samples that the split takes from it
+  std::string description;  // for the names of its files in the cache; empty without one
+  std::string note;         // of the index cache; usually empty
 };
 
 struct BuiltSplit {
@@ -42,6 +43,7 @@ struct BuiltSplit {
   std::vector<SplitMember> members;
   std::vector<double> weights;        // normalised; empty for a single unweighted prefix
   const BlendIndex* blend = nullptr;  // owned by `dataset`; null for a single unweighted prefix
+  std::string note;                   // of the blend's cache; usually empty
 };
 
 /// One unweighted prefix: its own samples. Weighted: Σ ceil(n·w) samples in the proportions of the weights. Unweighted:

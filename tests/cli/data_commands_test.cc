@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "data/indexed_dataset.h"
 #include "support/reference_data.h"
 #include "support/shell_command.h"
 #include "support/temporary_folder.h"
@@ -183,6 +184,32 @@ TEST(DataCommands, ATokenizerOfFilesIsTheSameInEveryCommand) {
   const auto found = run(str_cat(generate, " --tokenizer-model ", folder / "moved"));
   EXPECT_EQ(found.status, 0) << found.output;
   EXPECT_EQ(found.output.rfind("the", 0), 0U) << found.output;
+}
+
+TEST(DataCommands, FloatsAreMergedAndLookedAtButNotTrainedOn) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "in");
+  for (const char* name : {"a", "b"}) {
+    data::IndexedDatasetWriter writer(folder / "in/" + name, data::TokenType::float32);
+    writer.add_values(std::vector<double>{0.5, -2.0, 3.25});
+    writer.end_document();
+    writer.add_values(std::vector<double>{8.0});
+    writer.end_document();
+    writer.finish();
+  }
+  ASSERT_EQ(run("merge-datasets --input " + (folder / "in") + " --output-prefix " + (folder / "all")).status, 0);
+  const json shown = json::parse(run("inspect data --json --data-path " + (folder / "all")).output)["sources"][0];
+  EXPECT_EQ(shown["dtype"], "float32");
+  EXPECT_EQ(shown["documents"], 4);
+  EXPECT_EQ(shown["values"], 8);
+  EXPECT_EQ(shown["longest"], 3);
+  EXPECT_EQ(shown["first_values"], json::parse("[0.5,-2.0,3.25,8.0,0.5,-2.0,3.25,8.0]"));
+  const auto text = run("inspect data --data-path " + (folder / "all"));
+  EXPECT_TRUE(contains(text.output, "float32 values, no token ids: 4 documents")) << text.output;
+  const auto refused =
+      run(train(folder, "--tokenizer-type NullTokenizer --vocab-size 300 --data-path " + (folder / "all")));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_TRUE(contains(refused.output, "holds float32 values; a run trains on token ids")) << refused.output;
 }
 
 TEST(DataCommands, AnotherTokenizerIsRefused) {

@@ -1,9 +1,14 @@
 #include "data/blended_dataset.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "base/check.h"
+#include "data/blend_cache.h"
 #include "data/indexed_dataset.h"
 #include "data/split_builder.h"
 #include "golden.h"
+#include "temporary_folder.h"
 
 namespace megatron::data {
 namespace {
@@ -148,14 +153,33 @@ void expect_split(const BuiltSplit& built, const Json& expected, const std::stri
     testing::expect_sample(built.dataset->get(sample["i"].get<std::int64_t>()), sample, name + sample["i"].dump());
 }
 
+IndexCache cache_of(const Json& record, const std::string& folder) {
+  IndexCache cache;
+  cache.folder = folder;
+  if (!record["options"].contains("blend_per_split")) cache.split = record["options"]["split"].get<std::string>();
+  cache.tokenizer = tokenizer_description(*tokenizer::create_tokenizer("NullTokenizer", {60000, 7}));
+  return cache;
+}
+
+/// A split, or each file of a list of validation sets on its own.
+void build_and_compare(const SplitRequest& request, const Json& expected, const std::string& name) {
+  if (expected["class"] != "list") return expect_split(build_split(request, open_reference), expected, name);
+  for (std::size_t j = 0; j < expected["members"].size(); ++j) {
+    SplitRequest single = request;
+    single.blend = Blend{{request.blend.prefixes[j]}, {}};
+    EXPECT_EQ(build_split(single, open_reference).dataset->size(), expected["members"][j]["len"].get<std::int64_t>());
+  }
+}
+
 TEST(BuildSplit, AllReferenceRecords) {
   const auto path = testing::dataset_dir() / "blended.json";
   MEGATRON_REQUIRE_REFERENCE(path);
   int compared = 0;
   for (const Json& record : testing::load_json(path)) {
     const auto name = record["name"].get<std::string>();
+    const testing::TemporaryFolder folder;
     for (std::size_t split = 0; split < 3; ++split) {
-      const auto request = request_of(record, split);
+      auto request = request_of(record, split);
       if (record.contains("error")) {
         EXPECT_THROW(build_split(*request, open_reference), Error) << name;
         continue;
@@ -163,20 +187,83 @@ TEST(BuildSplit, AllReferenceRecords) {
       const Json& expected = record["ok"][std::string(kSplitNames[split])];
       ASSERT_EQ(request.has_value(), !expected.is_null()) << name;
       if (!request) continue;
-      if (expected["class"] == "list") {
-        for (std::size_t j = 0; j < expected["members"].size(); ++j) {
-          SplitRequest single = *request;
-          single.blend = Blend{{request->blend.prefixes[j]}, {}};
-          EXPECT_EQ(build_split(single, open_reference).dataset->size(),
-                    expected["members"][j]["len"].get<std::int64_t>());
-        }
-        continue;
-      }
-      expect_split(build_split(*request, open_reference), expected, name);
+      build_and_compare(*request, expected, name);
+      request->cache = cache_of(record, folder / "");
+      for (const char* run : {" written", " read"}) build_and_compare(*request, expected, name + run);
       ++compared;
     }
+    if (!record.contains("ok")) continue;
+    std::vector<std::string> files;
+    for (const auto& item : std::filesystem::directory_iterator(folder / "")) files.push_back(item.path().filename());
+    std::sort(files.begin(), files.end());
+    auto expected = record["ok"]["cache_files"].get<std::vector<std::string>>();
+    std::sort(expected.begin(), expected.end());
+    EXPECT_EQ(files, expected) << name;
   }
   EXPECT_GT(compared, 30);
+}
+
+std::string cached_bytes(const std::string& folder, const std::string& suffix) {
+  std::string found;
+  for (const auto& item : std::filesystem::directory_iterator(folder))
+    if (item.path().string().ends_with(suffix)) found += testing::read_file(item.path());
+  return found;
+}
+
+TEST(BlendCache, IsReadIfItFitsAndBuiltAnewIfNot) {
+  const testing::TemporaryFolder folder;
+  const IndexCache cache{folder / "c", {}, ""};
+  const BlendPlan plan{{0.7, 0.2, 0.1}, {}, 1000};
+  const std::string description = blend_description({"{}", "{\"a\": 1}", "{}"}, SplitName::valid, plan);
+  const BlendIndex built = build_blend(plan);
+  const auto cached = [&] {
+    std::string note;
+    BlendIndex index = cached_blend(cache, description, SplitName::valid, plan, note);
+    EXPECT_EQ(note, "");
+    EXPECT_EQ(members_of(index), members_of(built));
+    EXPECT_EQ(samples_of(index), samples_of(built));
+    EXPECT_EQ(index.counts, built.counts);
+    return index.sample.mapped();
+  };
+  EXPECT_FALSE(cached());
+  EXPECT_TRUE(cached());
+  const std::string base = cache_base(cache, description, "BlendedDataset", SplitName::valid);
+  for (const char* name : {"dataset_index.npy", "dataset_sample_index.npy", "description.txt"}) {
+    const std::string whole = testing::read_file(base + name);
+    std::string other = whole;
+    ++other[other.size() - 2];
+    for (const std::string& damaged : {whole.substr(0, whole.size() - 1), other, std::string()}) {
+      testing::write_file(base + name, damaged);
+      EXPECT_FALSE(cached()) << name;
+      EXPECT_EQ(testing::read_file(base + name), whole);
+      EXPECT_TRUE(cached());
+    }
+  }
+}
+
+TEST(BlendCache, OfAnExhaustiveBlendHoldsEveryMemberOnce) {
+  const testing::TemporaryFolder folder;
+  const IndexCache cache{folder / "", {}, ""};
+  const BlendPlan plan{{}, {30, 1, 9}, {}};
+  const std::string description = blend_description({"{}", "{}", "{}"}, SplitName::train, plan);
+  std::string note;
+  const BlendIndex first = cached_blend(cache, description, SplitName::train, plan, note);
+  const BlendIndex second = cached_blend(cache, description, SplitName::train, plan, note);
+  EXPECT_TRUE(second.sample.mapped());
+  EXPECT_EQ(second.counts, plan.sizes);
+  EXPECT_EQ(samples_of(first), samples_of(second));
+  EXPECT_NE(cached_bytes(folder / "", "description.txt").find("\"size\": null"), std::string::npos);
+}
+
+TEST(BlendCache, AFolderThatCannotBeWrittenIsToldAndHarmless) {
+  const testing::TemporaryFolder folder;
+  testing::write_file(folder / "file", "");
+  const IndexCache cache{folder / "file/sub", {}, ""};
+  const BlendPlan plan{{0.5, 0.5}, {}, 10};
+  std::string note;
+  const BlendIndex index = cached_blend(cache, "x", SplitName::test, plan, note);
+  EXPECT_EQ(samples_of(index), samples_of(build_blend(plan)));
+  EXPECT_NE(note.find("--data-cache-path " + (folder / "file/sub") + ": indices are not kept"), std::string::npos);
 }
 
 }  // namespace

@@ -197,6 +197,20 @@ TEST(GptDataset, OptionsAtDocumentEnds) {
   EXPECT_THROW(GptDataset(source, {0, 1}, config), ConfigError);
 }
 
+// A tokenizer whose padding is its end of document: the real end is learned, only what was filled up is not.
+TEST(GptDataset, AnEndThatIsAlsoThePaddingIsTrained) {
+  GptDatasetConfig config;
+  config.index = {4, {}, 1, true, false};
+  config.eod = 0;
+  config.pad = usable_pad(0, config.eod);
+  const GptDataset dataset(std::make_shared<const ListSource>(std::vector<Ints>{{5, 0, 7, 0}}), {0, 1}, config);
+  ASSERT_EQ(dataset.size(), 1);
+  const Sample sample = dataset.get(0);
+  EXPECT_EQ(sample.tokens, (Ints{5, 0, 7, 0}));
+  EXPECT_EQ(sample.labels, (Ints{0, 7, 0, 0}));
+  EXPECT_EQ(sample.loss_mask, (std::vector<float>{1, 1, 1, 0}));
+}
+
 TEST(GptDataset, PaddingIsMaskedByLabel) {
   GptDatasetConfig config;
   config.index = {4, {}, 1, true, false};

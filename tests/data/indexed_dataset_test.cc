@@ -100,6 +100,46 @@ TEST(IndexedDataset, ReadsEveryTokenType) {
   }
 }
 
+// The bytes are those that Python's struct module gives for the format.
+TEST(IndexedDataset, FloatsAreValuesAndNoIds) {
+  const TemporaryFolder folder;
+  const std::vector<double> values = {0.5, -1.25, 1e30};
+  for (const auto& [type, bytes] :
+       {std::pair{TokenType::float32, "0000003f0000a0bfcaf24971"},
+        std::pair{TokenType::float64, "000000000000e03f000000000000f4bfea8ca039593e2946"}}) {
+    {
+      IndexedDatasetWriter writer(folder / "a", type);
+      writer.add_values(values);
+      writer.end_document();
+      writer.add_values({});
+      writer.end_document();
+      EXPECT_THROW(writer.add_sequence(Ints{1}), Error);
+      writer.finish();
+    }
+    EXPECT_EQ(hex(read_file(folder / "a.bin")).substr(0, 200), bytes);
+    EXPECT_EQ(read_file(folder / "a.idx")[17], static_cast<char>(type));
+    EXPECT_EQ(stored_token_type(folder / "a"), type);
+    const IndexedDataset dataset(folder / "a");
+    EXPECT_EQ(dataset.num_tokens(), 3);
+    EXPECT_EQ(dataset.length(1), 0);
+    const std::vector<double> read = dataset.values(0);
+    ASSERT_EQ(read.size(), 3U);
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_EQ(read[i], type == TokenType::float64 ? values[i] : static_cast<double>(static_cast<float>(values[i])));
+    EXPECT_EQ(dataset.values(0, 1, 1), std::vector<double>{-1.25});
+    EXPECT_THROW(dataset.values(0, 2, 2), Error);
+    EXPECT_NE(error_of([&] { dataset.get(0); }).find("values, which are not token ids"), std::string::npos);
+    IndexedDatasetWriter joined(folder / "b", type);
+    joined.add_dataset(dataset);
+    joined.add_dataset(dataset);
+    joined.finish();
+    EXPECT_EQ(hex(read_file(folder / "b.bin")), std::string(bytes) + bytes);
+  }
+  IndexedDatasetWriter ids(folder / "c", TokenType::int32);
+  EXPECT_THROW(ids.add_values(values), Error);
+  EXPECT_THROW(ids.add_dataset(IndexedDataset(folder / "a")), ConfigError);
+}
+
 TEST(IndexedDataset, MergesDocuments) {
   const TemporaryFolder folder;
   for (const auto& [name, lengths] : std::vector<std::pair<std::string, Ints>>{{"a", {2, 1}}, {"b", {3}}}) {
@@ -157,7 +197,7 @@ TEST(IndexedDataset, RefusesDamage) {
   EXPECT_NE(changed(0, 'X').find("offset 0: is not an index file"), std::string::npos);
   EXPECT_NE(changed(9, 2).find("offset 9: expected version 1, found 2"), std::string::npos);
   EXPECT_NE(changed(17, 9).find("offset 17"), std::string::npos);
-  EXPECT_NE(changed(17, 7).find("float32"), std::string::npos);
+  EXPECT_NE(changed(17, 7).find("offset 54: sequence 1: expected byte offset 12"), std::string::npos) << changed(17, 7);
   EXPECT_NE(changed(25, 0x7f).find("impossible counts"), std::string::npos);
   EXPECT_NE(changed(37, static_cast<char>(0x80)).find("offset 34: sequence 0 has length"), std::string::npos);
   EXPECT_NE(changed(54, 7).find("offset 54: sequence 1: expected byte offset 6, found 7"), std::string::npos);

@@ -99,28 +99,23 @@ std::unique_ptr<tokenizer::Tokenizer> make_tokenizer(const spec::DataSpec& data,
   }
 }
 
-/// Prints the bytes of new tokens as they come.
+/// Prints the text of tokens as it becomes certain: whole characters only, in the end exactly what decoding all gives.
 class TextStream {
  public:
-  explicit TextStream(const tokenizer::Tokenizer& tokenizer, std::vector<std::int64_t> prompt)
-      : tokenizer_(tokenizer), ids_(std::move(prompt)) {
-    print();
+  TextStream(const tokenizer::Tokenizer& tokenizer, const std::vector<std::int64_t>& prompt) : decoder_(tokenizer) {
+    std::string text;
+    for (const std::int64_t id : prompt) text += decoder_.push(id);
+    print(text);
   }
-  void add(std::int64_t id) {
-    ids_.push_back(id);
-    print();
-  }
+  void add(std::int64_t id) { print(decoder_.push(id)); }
+  void finish() { print(decoder_.finish()); }
 
  private:
-  void print() {
-    const std::string text = tokenizer_.decode(ids_);
-    std::fwrite(text.data() + printed_, 1, text.size() - printed_, stdout);
+  static void print(const std::string& text) {
+    std::fwrite(text.data(), 1, text.size(), stdout);
     std::fflush(stdout);
-    printed_ = text.size();
   }
-  const tokenizer::Tokenizer& tokenizer_;
-  std::vector<std::int64_t> ids_;
-  std::size_t printed_ = 0;
+  tokenizer::StreamDecoder decoder_;
 };
 
 int generate(const config::ParsedRun& parsed) {
@@ -155,6 +150,7 @@ int generate(const config::ParsedRun& parsed) {
     return exit_status(error);  // the line of the failed rank has been printed
   }
   if (!world->is_main_process()) return 0;
+  stream->finish();
   std::fputc('\n', stdout);
   std::fflush(stdout);
   const auto total = static_cast<std::int64_t>(prompt.size()) + made;

@@ -1,5 +1,6 @@
 #include "tokenizer/decoders.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -59,6 +60,7 @@ class ByteLevelDecoder final : public Decoder {
     }
     fuse(tokens);
   }
+  bool joins() const override { return true; }
   static void fuse(Tokens& tokens) {
     std::string all;
     for (const DecodedToken& token : tokens) all += token.text;
@@ -69,6 +71,8 @@ class ByteLevelDecoder final : public Decoder {
 class Fuse final : public Decoder {
  public:
   void apply(Tokens& tokens) const override { ByteLevelDecoder::fuse(tokens); }
+  bool joins() const override { return true; }
+  bool streams(bool) const override { return true; }
 };
 
 class WordPieceDecoder final : public Decoder {
@@ -86,6 +90,7 @@ class WordPieceDecoder final : public Decoder {
       if (cleanup_) text = clean_up(std::move(text));
     }
   }
+  bool streams(bool joined) const override { return !joined || !cleanup_; }
 
  private:
   std::string prefix_;
@@ -132,6 +137,8 @@ class StripDecoder final : public Decoder {
       token.text = std::string(text);
     }
   }
+  // What is dropped at the start is less than what StreamDecoder keeps in front.
+  bool streams(bool joined) const override { return !joined || (start_ <= 4 && stop_ <= 4); }
 
  private:
   std::string content_;
@@ -156,6 +163,7 @@ class BpeDecoder final : public Decoder {
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i].text = replace_all(tokens[i].text, suffix_, i + 1 == tokens.size() ? "" : " ");
   }
+  std::string_view end_mark() const override { return suffix_; }
 
  private:
   std::string suffix_;
@@ -187,6 +195,18 @@ class DecoderSequence final : public Decoder {
   void apply(Tokens& tokens) const override {
     for (const auto& part : parts_) part->apply(tokens);
   }
+  bool joins() const override {
+    return std::any_of(parts_.begin(), parts_.end(), [](const auto& part) { return part->joins(); });
+  }
+  bool streams(bool joined) const override {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      // What the parts before made of the tokens is not known where tokens are looked at.
+      if (!parts_[i]->streams(joined) || (i > 0 && !parts_[i]->end_mark().empty())) return false;
+      joined = joined || parts_[i]->joins();
+    }
+    return true;
+  }
+  std::string_view end_mark() const override { return parts_.empty() ? std::string_view() : parts_[0]->end_mark(); }
 
  private:
   std::vector<std::unique_ptr<Decoder>> parts_;

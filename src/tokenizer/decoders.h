@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tokenizer/json_node.h"
@@ -20,6 +21,13 @@ class Decoder {
   virtual ~Decoder() = default;
   /// Changes the tokens of one text; their number may change.
   virtual void apply(std::vector<DecodedToken>& tokens) const = 0;
+  /// True if the tokens become one.
+  virtual bool joins() const { return false; }
+  /// False if a later token may change what earlier ones became, other than by cutting at the ends of the text.
+  /// `joined`: they are one token already.
+  virtual bool streams(bool joined) const { return !joined; }
+  /// What tokens may only hold at their end for `streams` to be true; empty: no such text.
+  virtual std::string_view end_mark() const { return {}; }
 };
 
 /// For a JSON null: tokens are joined with spaces. Known types: ByteLevel WordPiece Metaspace ByteFallback Fuse Strip

@@ -7,16 +7,21 @@
 #include "base/text.h"
 #include "tokenizer/byte_bpe_tokenizer.h"
 #include "tokenizer/identity.h"
+#include "tokenizer/one_line.h"
 
 namespace megatron::tokenizer {
 namespace {
 
 constexpr std::string_view kEndOfText = "<|endoftext|>";
-constexpr std::int64_t kMostIds = std::int64_t{1} << 30;
 
 using Ids = std::unordered_map<std::string, std::int64_t>;
 
-std::string shortened(std::string_view text) { return std::string(text.substr(0, 60)); }
+std::string shortened(std::string_view text) { return one_line(text, 60); }
+
+/// A JSON value in a message; lists and objects by their kind, for they may be deep.
+std::string shown(const nlohmann::json& value) {
+  return value.is_structured() ? std::string("an ") + value.type_name() : shortened(value.dump());
+}
 
 /// Tokens as the file spells them, and their ids.
 Ids read_vocabulary(const std::string& path, const std::string& text) {
@@ -28,13 +33,19 @@ Ids read_vocabulary(const std::string& path, const std::string& text) {
     json = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     return refuse("at byte ", error.byte, ": not JSON (cut short or damaged?)");
+  } catch (const nlohmann::json::exception&) {
+    return refuse("not JSON: holds a number beyond all bounds");
   }
   if (!json.is_object() || json.empty()) return refuse("must be a JSON object of tokens and their ids");
+  // Gaps are known, but a table is made up to the largest id.
+  const auto limit = static_cast<std::int64_t>(4 * json.size() + 65536);
   Ids ids;
   std::unordered_map<std::int64_t, std::string> tokens;
   for (const auto& [token, id] : json.items()) {
-    if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() >= kMostIds)
-      return refuse("the id of '", shortened(token), "' is ", shortened(id.dump()), ", not a number from 0 on");
+    if (!id.is_number_integer() || id.get<std::int64_t>() < 0)
+      return refuse("the id of '", shortened(token), "' is ", shown(id), ", not a number from 0 on");
+    if (id.get<std::int64_t>() >= limit)
+      return refuse("the id of '", shortened(token), "' is ", shown(id), ", too large for ", json.size(), " tokens");
     const auto [other, is_new] = tokens.emplace(id.get<std::int64_t>(), token);
     if (!is_new)
       return refuse("'", shortened(token), "' and '", shortened(other->second), "' share the id ", id.dump());

@@ -67,6 +67,7 @@ class HuggingFace final : public Tokenizer {
     pre_tokenizer_.emplace(json["pre_tokenizer"]);
     read_model(json.required("model"), json["added_tokens"]);
     ends_ = read_post_processor(json["post_processor"], vocab_size_);
+    streams_ = decoder_->streams(/*joined=*/false) && no_token_holds_inside(decoder_->end_mark());
     read_names(files);
     const std::array<std::string_view, 3> parts = {files.tokenizer, files.config, files.special_map};
     TokenizerOptions read;
@@ -112,6 +113,8 @@ class HuggingFace final : public Tokenizer {
     return text;
   }
 
+  bool streams() const override { return streams_; }
+
   std::string piece(std::int64_t id) const override {
     check_id(id);
     if (const AddedToken* added = added_.find(id)) return added->content;
@@ -126,6 +129,19 @@ class HuggingFace final : public Tokenizer {
   void check_id(std::int64_t id) const {
     if (id < 0 || id >= vocab_size_)
       throw Error(str_cat("token id ", id, " is outside the vocabulary [0, ", vocab_size_, ")"));
+  }
+
+  /// True if `mark` stands in tokens at their end only.
+  bool no_token_holds_inside(std::string_view mark) const {
+    if (mark.empty()) return true;
+    const auto inside = [mark](std::string_view text) {
+      const std::size_t at = text.find(mark);
+      return at != std::string_view::npos && at + mark.size() != text.size();
+    };
+    for (std::size_t id = 0; id < vocabulary_->size(); ++id)
+      if (inside(vocabulary_->text(id))) return false;
+    return std::none_of(added_.tokens().begin(), added_.tokens().end(),
+                        [&](const AddedToken& token) { return inside(token.normalized_content); });
   }
 
   void read_added(const JsonNode& node) {
@@ -262,6 +278,7 @@ class HuggingFace final : public Tokenizer {
   std::unique_ptr<Normalizer> normalizer_;
   std::optional<PreTokenizer> pre_tokenizer_;
   std::unique_ptr<Decoder> decoder_;
+  bool streams_ = true;
   BpeFile bpe_;  // of these three the one that the file holds
   UnigramFile unigram_;
   WordPieceFile word_piece_;

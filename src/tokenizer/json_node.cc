@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/mapped_file.h"
+#include "tokenizer/one_line.h"
 
 namespace megatron::tokenizer {
 namespace {
@@ -16,7 +17,7 @@ std::string child_place(const std::string& place, std::string_view key) {
 }
 
 /// nlohmann's message without its "[json.exception...] parse error " in front and without line ends.
-std::string reason_of(const nlohmann::json::parse_error& error) {
+std::string reason_of(const nlohmann::json::exception& error) {
   std::string reason = error.what();
   const std::size_t from = reason.find("] ");
   if (from != std::string::npos) reason.erase(0, from + 2);
@@ -37,8 +38,8 @@ JsonNode JsonNode::parse(std::string_view text, const std::string& name) {
   root->name = name;
   try {
     root->json = nlohmann::json::parse(text.begin(), text.end());
-  } catch (const nlohmann::json::parse_error& error) {
-    throw ConfigError(str_cat(name, ": not JSON: ", reason_of(error)));
+  } catch (const nlohmann::json::exception& error) {  // a number beyond all bounds is no parse_error
+    throw ConfigError(str_cat(name, ": not JSON: ", one_line(reason_of(error))));
   }
   const void* value = &root->json;
   return JsonNode(std::move(root), value, "");
@@ -51,7 +52,8 @@ JsonNode JsonNode::read(const std::string& file) {
 }
 
 void JsonNode::refuse(std::string_view reason) const {
-  throw ConfigError(str_cat(root_->name, ": ", place_.empty() ? "the file" : place_, ": ", reason));
+  throw ConfigError(
+      str_cat(root_->name, ": ", place_.empty() ? "the file" : one_line(place_, 300), ": ", one_line(reason)));
 }
 
 bool JsonNode::is_null() const { return value_ == nullptr || json_of(value_).is_null(); }

@@ -11,24 +11,26 @@ class Reader {
  public:
   explicit Reader(std::int64_t vocab_size) : vocab_size_(vocab_size) {}
 
-  EndMarks read(const JsonNode& node, int depth) const {
+  EndMarks read(const JsonNode& node, int depth) {
     const std::string type = node.required("type").string();
-    if (type == "TemplateProcessing") return read_template(node);
     if (type == "ByteLevel") {  // changes offsets only
       node.allow_only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
       return {};
     }
+    if (type == "Sequence") return read_sequence(node, depth);
+    // The library takes the pieces of a template for two texts then, or fails.
+    if (template_seen_) node.refuse(str_cat("a ", type, " behind a TemplateProcessing is not supported"));
+    if (type == "TemplateProcessing") return read_template(node);
     if (type == "BertProcessing" || type == "RobertaProcessing") {
       node.allow_only({"type", "sep", "cls", "trim_offsets", "add_prefix_space"});
       return {{pair_id(node.required("cls"))}, {pair_id(node.required("sep"))}};
     }
-    if (type == "Sequence") return read_sequence(node, depth);
     node.refuse(str_cat("unknown post-processor \"", type,
                         "\"; known are TemplateProcessing, ByteLevel, BertProcessing, RobertaProcessing, Sequence"));
   }
 
  private:
-  EndMarks read_sequence(const JsonNode& node, int depth) const {
+  EndMarks read_sequence(const JsonNode& node, int depth) {
     node.allow_only({"type", "processors"});
     if (depth >= kMaxDepth) node.refuse("is nested too deeply");
     EndMarks all;
@@ -40,7 +42,8 @@ class Reader {
     return all;
   }
 
-  EndMarks read_template(const JsonNode& node) const {
+  EndMarks read_template(const JsonNode& node) {
+    template_seen_ = true;
     node.allow_only({"type", "single", "pair", "special_tokens"});
     const JsonNode specials = node.required("special_tokens");
     EndMarks marks;
@@ -75,6 +78,7 @@ class Reader {
   }
 
   std::int64_t vocab_size_;
+  bool template_seen_ = false;
 };
 
 }  // namespace

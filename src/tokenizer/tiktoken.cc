@@ -8,6 +8,7 @@
 #include "tokenizer/base64.h"
 #include "tokenizer/byte_bpe_tokenizer.h"
 #include "tokenizer/identity.h"
+#include "tokenizer/one_line.h"
 
 namespace megatron::tokenizer {
 namespace {
@@ -28,12 +29,12 @@ std::vector<std::string> read_ranks(const std::string& path, std::string_view te
     if (line.empty()) continue;
     const std::size_t blank = line.find(' ');
     const auto bytes = from_base64(line.substr(0, blank));
-    if (!bytes || bytes->empty()) refuse("'", line.substr(0, std::min<std::size_t>(blank, 60)), "' is not base64");
+    if (!bytes || bytes->empty()) refuse("'", one_line(line.substr(0, blank), 60), "' is not base64");
     const std::string_view number = blank == std::string_view::npos ? "" : line.substr(blank + 1);
     std::size_t rank = 0;
     const auto [stop, code] = std::from_chars(number.data(), number.data() + number.size(), rank);
     if (number.empty() || code != std::errc() || stop != number.data() + number.size())
-      refuse("'", number.substr(0, 60), "' is not a rank");
+      refuse("'", one_line(number, 60), "' is not a rank");
     // OpenAI's files leave out a rank here and there.
     if (rank >= most + 1000) refuse("the rank ", rank, " is too large for a file of ", most, " lines");
     if (rank >= pieces.size()) pieces.resize(rank + 1);
@@ -55,7 +56,7 @@ std::vector<std::string> read_json_ranks(const std::string& path, std::string_vi
       const auto bytes = from_base64(entry.at("token_bytes").get<std::string>());
       if (!bytes || bytes->empty()) refuse("entry ", pieces.size(), ": token_bytes is not base64");
       if (entry.at("rank").get<std::int64_t>() != static_cast<std::int64_t>(pieces.size()))
-        refuse("entry ", pieces.size(), ": has the rank ", entry.at("rank").dump(), "; ranks must count from 0");
+        refuse("entry ", pieces.size(), ": has another rank; ranks must count from 0");
       pieces.push_back(*bytes);
     }
   } catch (const nlohmann::json::parse_error& error) {

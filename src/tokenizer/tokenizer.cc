@@ -84,17 +84,20 @@ std::string hash_of_identity(nlohmann::json identity) {
   return content_digest(parts);
 }
 
-/// True if the text's last bytes begin a UTF-8 character that further bytes may complete, or are the mark that
+/// How many bytes at the end of the text begin a UTF-8 character that further bytes may complete, or are marks that
 /// decoders put in place of such bytes.
-bool ends_inside_character(std::string_view text) {
-  if (text.ends_with("\xef\xbf\xbd")) return true;
+std::size_t unsure_bytes(std::string_view text) {
+  constexpr std::string_view kMark = "\xef\xbf\xbd";
+  std::size_t marks = 0;
+  for (std::string_view rest = text; marks < 3 && rest.ends_with(kMark); rest.remove_suffix(kMark.size())) ++marks;
+  if (marks > 0) return marks * kMark.size();
   for (std::size_t back = 1; back <= 3 && back <= text.size(); ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
     if ((byte & 0xc0) == 0x80) continue;
-    const std::size_t length = byte >= 0xf0 && byte < 0xf5 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc2 ? 2 : 1;
-    return byte < 0xf5 && length > back;
+    const std::size_t length = byte >= 0xf5 || byte < 0xc2 ? 1 : byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : 2;
+    return length > back ? back : 0;
   }
-  return false;
+  return 0;
 }
 
 }  // namespace
@@ -149,22 +152,36 @@ std::string Tokenizer::identity_hash() const { return hash_of_identity(nlohmann:
 
 std::string StreamDecoder::push(std::int64_t id) {
   ids_.push_back(id);
-  return take(/*all=*/false);
+  if (!tokenizer_.streams()) return "";
+  const std::string text = tokenizer_.decode(ids_);
+  const std::size_t sure = text.size() - unsure_bytes(text);
+  std::string more;
+  if (sure > given_) {
+    more = text.substr(given_, sure - given_);
+    given_ = sure;
+  }
+  forget(text.size());
+  return more;
 }
 
-std::string StreamDecoder::finish() { return take(/*all=*/true); }
+// Some text stays in front of what is to come, so that what a decoder does at the edge of a text (a space that is
+// dropped, a word mark) happens there.
+void StreamDecoder::forget(std::size_t text_size) {
+  constexpr std::size_t kMostIds = 64, kKeptBytes = 16;
+  if (ids_.size() < kMostIds) return;
+  const auto last = std::span(ids_).last(kMostIds / 2);
+  const std::size_t kept = tokenizer_.decode(last).size(), waiting = text_size - given_;
+  if (kept < waiting + kKeptBytes) return;
+  ids_ = std::vector<std::int64_t>(last.begin(), last.end());
+  given_ = kept - waiting;
+}
 
-// The ids given out before stay in front of the waiting ones, so that what a decoder does at the edge of a text
-// (a space that is dropped, a word mark) happens only once.
-std::string StreamDecoder::take(bool all) {
-  if (given_ids_ == ids_.size()) return "";
-  const std::string before = tokenizer_.decode(std::span(ids_).first(given_ids_));
-  std::string text = tokenizer_.decode(ids_);
-  if (text.size() < before.size()) return "";
-  if (!all && ends_inside_character(text)) return "";
-  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(given_ids_));
-  given_ids_ = ids_.size();
-  return text.substr(before.size());
+std::string StreamDecoder::finish() {
+  const std::string text = tokenizer_.decode(ids_);
+  const std::string rest = text.substr(std::min(given_, text.size()));
+  ids_.clear();
+  given_ = 0;
+  return rest;
 }
 
 }  // namespace megatron::tokenizer

@@ -54,6 +54,8 @@ class Tokenizer {
 
   /// The bytes of `ids`; each end of document becomes `eod_text`. Throws Error for an id outside the vocabulary.
   virtual std::string decode(std::span<const std::int64_t> ids, std::string_view eod_text = "") const = 0;
+  /// False if a later id may change the text of earlier ones by more than their last characters.
+  virtual bool streams() const { return true; }
   /// The bytes that one id stands for, markers by their name; for people to read, so not always what decode gives.
   /// Throws Error for an id outside the vocabulary.
   virtual std::string piece(std::int64_t id) const;
@@ -72,22 +74,23 @@ class Tokenizer {
 };
 
 /// Turns ids into text as they come; no UTF-8 character is ever split. `tokenizer` must outlive it.
-/// The joined results equal the tokenizer's decode of all ids.
+/// The joined results equal the tokenizer's decode of all ids, for which a tokenizer that does not stream gives
+/// everything at the end. An id costs the decoding of a few dozen ids.
 class StreamDecoder {
  public:
   explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
 
   /// Text that became certain with `id`; often empty.
   std::string push(std::int64_t id);
-  /// What is left: bytes that never became a character.
+  /// What is left: bytes that never became a character. Nothing is pushed afterwards.
   std::string finish();
 
  private:
-  std::string take(bool all);
+  void forget(std::size_t text_size);
 
   const Tokenizer& tokenizer_;
-  std::vector<std::int64_t> ids_;  // the last ids whose text was given out, then those waiting
-  std::size_t given_ids_ = 0;      // how many of them were given out
+  std::vector<std::int64_t> ids_;  // the last ids: as many as the text of the next ones may depend on
+  std::size_t given_ = 0;          // bytes of their text that were given out
 };
 
 /// Where the files are and what is read from them; an empty string or list: not given.

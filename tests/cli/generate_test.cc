@@ -69,6 +69,13 @@ TEST_F(CliGenerate, ContinuesThePromptUnderEveryLayoutAlike) {
       shell(str_cat(load(), "--prompt-file ", quoted("prompt.txt"), " --num-tokens 20 --temperature 2 --seed 5")).out,
       one.out);
 
+  // Half a character waits for its rest and is printed as it stands where none comes.
+  std::ofstream(folder_ / "prompt.txt") << "abc\xe4";
+  const Finished half =
+      shell(str_cat(load(), "--prompt-file ", quoted("prompt.txt"), " --num-tokens 2 --temperature 0"));
+  EXPECT_EQ(half.out.rfind("abc\xe4", 0), 0U) << half.out;
+  EXPECT_EQ(half.out.size(), 7U) << half.out;
+
   // What has a meaning here is taken, and what has none is told.
   const Finished layout = shell(load() +
                                 "--prompt abcabc --num-tokens 9 --top-k 1 --tensor-model-parallel-size 2 "

@@ -16,57 +16,13 @@
 #include <sstream>
 
 #include "base/check.h"
+#include "huggingface_cases.h"
 #include "support/reference_data.h"
 #include "support/temporary_folder.h"
 #include "tokenizer/unicode_text.h"
 
 namespace megatron::tokenizer {
 namespace {
-
-using Ids = std::vector<std::int64_t>;
-using nlohmann::json;
-
-std::string slurp(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-const json& cases() {
-  static const json all =
-      json::parse(slurp(std::string(MEGATRON_SOURCE_DIR) + "/tests/tokenizer/data/huggingface_cases.json"));
-  return all;
-}
-
-json model_of(const json& c) {
-  json model = cases()["models"][c["model"].get<std::string>()];
-  model.update(c["overrides"]);
-  if (c["pairs"].get<bool>()) {
-    for (json& merge : model["merges"]) {
-      const std::string line = merge.get<std::string>();
-      merge = {line.substr(0, line.find(' ')), line.substr(line.find(' ') + 1)};
-    }
-  }
-  return model;
-}
-
-json file_of(const json& c) {
-  json file = {{"version", "1.0"}, {"truncation", nullptr}, {"padding", nullptr}, {"model", model_of(c)}};
-  for (const char* part : {"normalizer", "pre_tokenizer", "post_processor", "decoder", "added_tokens"})
-    file[part] = c[part];
-  return file;
-}
-
-const json& case_named(const std::string& name) {
-  for (const json& c : cases()["cases"])
-    if (c["name"] == name) return c;
-  throw Error("no case " + name);
-}
-
-std::unique_ptr<Tokenizer> load(const json& file) {
-  const megatron::testing::TemporaryFolder folder;
-  std::ofstream(folder / "tokenizer.json") << file.dump();
-  return make_huggingface_tokenizer({.tokenizer_model = folder.path()});
-}
 
 std::string refusal(const json& file) {
   try {
@@ -92,35 +48,6 @@ std::uint32_t crc32(std::string_view bytes, std::uint32_t crc) {
     for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ (0xEDB88320U & (0U - (crc & 1)));
   }
   return ~crc;
-}
-
-class Random {
- public:
-  explicit Random(std::uint64_t seed) : state_(seed) {}
-  std::uint64_t next(std::uint64_t bound) {
-    state_ = state_ * 6364136223846793005ULL + 1442695040888963407ULL;
-    return (state_ >> 33) % bound;
-  }
-
- private:
-  std::uint64_t state_;
-};
-
-std::string random_text(std::size_t index) {
-  const json &pools = cases()["pools"], &words = cases()["words"];
-  Random r(index);
-  r.next(2);
-  std::string out;
-  for (std::uint64_t left = 1 + r.next(24); left > 0; --left) {
-    if (r.next(3) == 0) {
-      out += words[r.next(words.size())].get<std::string>();
-    } else {
-      const json& pool = pools[r.next(pools.size())];
-      const auto first = pool[0].get<std::uint64_t>(), last = pool[1].get<std::uint64_t>();
-      append_character(out, static_cast<char32_t>(first + r.next(last - first + 1)));
-    }
-  }
-  return out;
 }
 
 std::string line_of(const Tokenizer& tokenizer, const std::string& text) {
@@ -318,23 +245,6 @@ TEST(HuggingFace, RoundTripsOfOddWhitespace) {
     for (const std::string text :
          {"a  b\n\tc ", "\r\n", "", " ", "  ", "\xcf\x95\xe2\x88\x80", "Caf\xc3\xa9 \xe2\x80\x94 123 \xf0\x9f\x98\x8a"})
       EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text) << name;
-  }
-}
-
-TEST(HuggingFace, StreamsNeverSplitACharacter) {
-  for (const json& c : cases()["cases"]) {
-    const auto tokenizer = load(file_of(c));
-    for (std::size_t i = 0; i < 60; ++i) {
-      const Ids ids = tokenizer->encode(random_text(i));
-      StreamDecoder stream(*tokenizer);
-      std::string text;
-      for (const std::int64_t id : ids) text += stream.push(id);
-      text += stream.finish();
-      // What a decoder takes back once more is known (a space before a full stop) cannot be streamed.
-      if (c["decoder"].dump().find("cleanup\":true") == std::string::npos && c["name"] != "ctc") {
-        EXPECT_EQ(text, tokenizer->decode(ids)) << c["name"] << " " << i;
-      }
-    }
   }
 }
 

@@ -130,21 +130,29 @@ std::string_view leading_number(std::string_view text) {
   return text.substr(0, end);
 }
 
-/// Numbers of the line, whose values nobody asks for, as zeros of the same length: the parser refuses large ones.
+/// Overwrites digits, point and exponent of a number by 0, 10, 0.0, 0.00, …: as long, but small.
+void make_small(std::string& text, std::size_t begin, std::size_t end) {
+  for (std::size_t at = begin; at < end; ++at) text[at] = at == begin + 1 && end > begin + 2 ? '.' : '0';
+  if (end == begin + 2) text[begin] = '1';
+}
+
+/// Numbers of the line, whose values nobody asks for, as small ones of the same length: the parser refuses large ones.
+/// What is no number, as 1-2 or 1e2e3, does not become one: signs stay, and so does what a number must not end at.
 std::string with_small_numbers(std::string_view line) {
+  constexpr std::string_view kBehind = ",]} \t\r";
   std::string out(line);
   bool in_string = false;
   for (std::size_t i = 0; i < out.size(); ++i) {
-    if (in_string && out[i] == '\\')
+    if (in_string && out[i] == '\\') {
       ++i;
-    else if (out[i] == '"')
+    } else if (out[i] == '"') {
       in_string = !in_string;
-    else if (const std::size_t size = in_string ? 0 : leading_number(std::string_view(out).substr(i)).size();
-             size > 0) {
-      // 0.000…: the place of what follows stays what it was.
-      for (std::size_t k = 0; k < size; ++k) out[i + k] = k == 1 && size > 2 ? '.' : '0';
-      if (size == 2) out[i] = '1';
-      i += size - 1;
+    } else if (const std::size_t size = in_string ? 0 : leading_number(std::string_view(out).substr(i)).size();
+               size > 0) {
+      const std::size_t end = i + size;
+      if (end == out.size() || kBehind.find(out[end]) != std::string_view::npos)
+        make_small(out, i + (out[i] == '-' ? 1 : 0), end);
+      i = end - 1;
     }
   }
   return out;

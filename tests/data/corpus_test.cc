@@ -95,7 +95,11 @@ TEST(JsonStrings, TakesAnythingThatIsJson) {
   EXPECT_EQ(json_strings("\xef\xbb\xbf{\"text\": \"a\"}", {"text"}), Lines{"a"});
   EXPECT_EQ(reason(R"({"text": 1, "text": "a"})"), R"(the value of "text" is a number, not a string)");
   EXPECT_EQ(reason(R"({"text": "a", "n": NaN})").substr(0, 20), "invalid JSON at byte");
-  EXPECT_EQ(reason(R"({"text": "a", "n": 01})").substr(0, 20), "invalid JSON at byte");
+  for (const char* number : {"01", "1-2", "12-1012345678901234567890", "1e2e3", "1e5e999", "-", "1.5.2", "1e999-1e999"})
+    EXPECT_EQ(reason(std::string(R"({"text": "a", "n": )") + number + "}").substr(0, 20), "invalid JSON at byte")
+        << number;
+  for (const char* number : {"-12e400", "1e999", "-0", "[-1, 25,1e5 ,1E+999]", "1e999 "})
+    EXPECT_EQ(reason(std::string(R"({"text": "a", "n": )") + number + "}"), "") << number;
 }
 
 TEST(JsonStrings, NumbersOfAnySize) {

@@ -74,6 +74,13 @@ void each_field(Run& run, F&& f) {
   f("null_tokenizer_eod_id", run.data.null_tokenizer_eod_id);
   f("null_tokenizer_pad_id", run.data.null_tokenizer_pad_id);
   f("split", run.data.split);
+  f.added("data_path", run.data.data_path);
+  f.added("train_data_path", run.data.train_data_path);
+  f.added("train_data", run.data.train_data);
+  f.added("data_args_path", run.data.data_args_path);
+  f.added("per_split_data_args_path", run.data.per_split_data_args_path);
+  f.added("mock_data", run.data.mock_data);
+  f.added("dataloader_type", run.data.dataloader_type);
   f("seed", run.numerics.seed);
 }
 
@@ -84,6 +91,7 @@ std::vector<const char*> names_of() {
   if constexpr (std::is_same_v<E, spec::PositionEmbedding>) return {"learned_absolute", "rope", "none"};
   if constexpr (std::is_same_v<E, spec::Activation>) return {"gelu_tanh", "gelu_erf", "squared_relu", "silu"};
   if constexpr (std::is_same_v<E, spec::OptimizerKind>) return {"adam", "sgd", "lion", "muon"};
+  if constexpr (std::is_same_v<E, spec::DataloaderType>) return {"single", "cyclic"};
   if constexpr (std::is_same_v<E, spec::MuonScaleMode>) return {"spectral", "unit_rms_norm", "shape_scaling"};
   if constexpr (std::is_same_v<E, spec::MuonCoefficients>) return {"simple", "quintic", "polar_express", "aol"};
 }

@@ -8,6 +8,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/run_state.h"
 #include "checkpoint/writer.h"
+#include "train/data_match.h"
 #include "train/model_match.h"
 #include "train/run_json.h"
 #include "train/stored_lr_schedule.h"
@@ -245,6 +246,8 @@ std::optional<LoadedState> load_state(RankParts& parts) {
                      state.scheduler_samples, state.trained_tokens,   state.skipped_iterations,
                      state.loss_scaler};
   loaded.schedule = from_state(state.schedule);
+  const spec::RunSpec stored = run_from_json(state.run_json, loaded.directory + "/state.json");
+  for (const std::string& line : data_differences(stored, run, state.consumed_samples)) loaded.notes.push_back(line);
   if (loaded.with_optimizer) {
     parts.optimizer().set_num_updates(state.num_updates);
   } else {

@@ -102,11 +102,12 @@ TEST(DataUserReports, ValidationGoesOnWhereItStood) {
   auto resumed = take_log(folder);
   ASSERT_EQ(run(train(folder, options + "--load " + ck)).status, 0);
   for (const json& record : take_log(folder)) resumed.push_back(record);
+  // Of the evaluations between steps; a run that ends evaluates once more.
   const auto losses = [](const std::vector<json>& records) {
-    std::vector<double> found;
+    std::map<std::int64_t, double> found;
     for (const json& record : records)
-      if (record.contains("validation_loss") && !record.contains("summary"))
-        found.push_back(record["validation_loss"].get<double>());
+      if (record.contains("validation_loss") && record.contains("iteration"))
+        found.emplace(record["iteration"].get<std::int64_t>(), record["validation_loss"].get<double>());
     return found;
   };
   EXPECT_EQ(losses(straight).size(), 6U);

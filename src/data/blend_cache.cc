@@ -25,9 +25,13 @@ bool count_members(BlendIndex& index, const BlendPlan& plan) {
   return plan.size || index.counts == plan.sizes;
 }
 
+CachedFiles files_at(std::string base) { return {std::move(base), {"dataset_index.npy", "dataset_sample_index.npy"}}; }
+
 std::optional<BlendIndex> load(const std::string& base, const std::string& description, const BlendPlan& plan) {
-  if (!holds_description(base, description)) return {};
+  const CachedFiles files = files_at(base);
+  if (!holds_description(files, description)) return {};
   try {
+    if (checksums_agree(files) == false) return {};
     const NpyFile members = open_npy(base + "dataset_index.npy"), samples = open_npy(base + "dataset_sample_index.npy");
     const std::vector<std::int64_t> shape = {plan.num_samples()};
     if (members.shape != shape || samples.shape != shape || members.descr != "<i2" || samples.descr != "<i8") return {};
@@ -46,7 +50,7 @@ void save(const std::string& base, const std::string& description, const BlendIn
             [&](std::int64_t i, std::int64_t) { return index.member[static_cast<std::size_t>(i)]; });
   write_npy(base + "dataset_sample_index.npy", "<i8", samples, 0,
             [&](std::int64_t i, std::int64_t) { return index.sample[i]; });
-  write_description(base, description);
+  write_description(files_at(base), description);
 }
 
 }  // namespace

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "base/mapped_file.h"
 #include "data/md5.h"
 #include "data/npy.h"
 #include "data/output_file.h"
+#include "tokenizer/identity.h"
 
 namespace megatron::data {
 namespace {
@@ -75,10 +75,31 @@ bool fits(const GptIndex& index, const GptIndexConfig& config, const IndexRange&
   return true;
 }
 
+/// Every sample once, and every sequence once an epoch.
+bool are_permutations(const GptIndex& index, const IndexRange& range) {
+  std::vector<bool> seen(static_cast<std::size_t>(index.plan.num_samples));
+  for (std::int64_t i = 0; i < index.order.size(); ++i) {
+    const auto sample = static_cast<std::size_t>(index.order[i]);
+    if (seen[sample]) return false;
+    seen[sample] = true;
+  }
+  std::vector<std::int32_t> times(static_cast<std::size_t>(range.size()), 0);
+  for (std::int64_t i = 0; i < index.documents.size(); ++i)
+    ++times[static_cast<std::size_t>(index.documents[i] - range.begin)];
+  return std::all_of(times.begin(), times.end(), [&](std::int32_t n) { return n == times.front(); });
+}
+
+CachedFiles files_at(std::string base) {
+  return {std::move(base), {"document_index.npy", "sample_index.npy", "shuffle_index.npy"}};
+}
+
 std::optional<GptIndex> load(const std::string& base, const std::string& description, const GptIndexPlan& plan,
                              const GptIndexConfig& config, const IndexRange& range, const Length& length) {
-  if (!holds_description(base, description)) return {};
+  const CachedFiles files = files_at(base);
+  if (!holds_description(files, description)) return {};
   try {
+    const std::optional<bool> undamaged = checksums_agree(files);
+    if (undamaged == false) return {};
     const NpyFile documents = open_npy(base + "document_index.npy"), samples = open_npy(base + "sample_index.npy"),
                   order = open_npy(base + "shuffle_index.npy");
     using Shape = std::vector<std::int64_t>;
@@ -88,7 +109,7 @@ std::optional<GptIndex> load(const std::string& base, const std::string& descrip
     for (const NpyFile* file : {&documents, &samples, &order})
       if (npy_item_size(file->descr) < 4) return {};
     GptIndex index{plan, documents.column(0), samples.column(0), samples.column(1), order.column(0)};
-    if (!fits(index, config, range, length)) return {};
+    if (!fits(index, config, range, length) || !(undamaged || are_permutations(index, range))) return {};
     return index;
   } catch (const IoError&) {
     return {};  // damaged or not there: built anew
@@ -106,7 +127,35 @@ void save(const std::string& base, const std::string& description, const GptInde
             });
   write_npy(base + "shuffle_index.npy", samples < std::numeric_limits<std::uint32_t>::max() - 1 ? "<u4" : "<i8",
             samples, 0, [&](std::int64_t i, std::int64_t) { return index.order[i]; });
-  write_description(base, description);
+  write_description(files_at(base), description);
+}
+
+/// The whole file; unset where it cannot be read (it may be a folder).
+std::optional<std::string> text_of(const std::string& path) {
+  try {
+    const MappedFile file(path);
+    return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  } catch (const IoError&) {
+    return {};
+  }
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.sync();
+  file.commit();
+}
+
+/// A line per array: its name and digest.
+std::string checksums(const CachedFiles& files) {
+  std::string text;
+  for (const std::string& name : files.arrays) {
+    const MappedFile file(files.base + name);
+    const std::string_view bytes(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    text += str_cat(name, " ", tokenizer::content_digest(std::span(&bytes, 1)), "\n");
+  }
+  return text;
 }
 
 }  // namespace
@@ -117,16 +166,19 @@ std::string cache_base(const IndexCache& cache, const std::string& description, 
   return (std::filesystem::path(cache.folder) / str_cat(md5(description), "-", class_name, "-", name, "-")).string();
 }
 
-bool holds_description(const std::string& base, const std::string& description) {
-  std::ifstream in(base + "description.txt", std::ios::binary);
-  return in && std::string(std::istreambuf_iterator<char>(in), {}) == description;
+bool holds_description(const CachedFiles& files, const std::string& description) {
+  return text_of(files.base + "description.txt") == description;
 }
 
-void write_description(const std::string& base, const std::string& description) {
-  OutputFile file(base + "description.txt");
-  file.write(std::as_bytes(std::span(description)));
-  file.sync();
-  file.commit();
+std::optional<bool> checksums_agree(const CachedFiles& files) {
+  const std::optional<std::string> written = text_of(files.base + "checksums.txt");
+  if (!written) return {};
+  return *written == checksums(files);
+}
+
+void write_description(const CachedFiles& files, const std::string& description) {
+  write_text(files.base + "checksums.txt", checksums(files));
+  write_text(files.base + "description.txt", description);
 }
 
 std::string keep_indices(const IndexCache& cache, const std::function<void()>& save) {

@@ -3,7 +3,8 @@
 //
 // The files save time and, mapped, memory; the indices are the same without them. What is read is checked against the
 // data: sizes, and sample starts at many places, so a file of another kind of run (the description does not tell
-// whether samples overlap or a short last one is kept) is built anew.
+// whether samples overlap or a short last one is kept) is built anew. A file of ours, checksums.txt, tells damage; in
+// Megatron-LM's caches, which have none, orders must be permutations.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "data/gpt_index.h"
 #include "data/split.h"
@@ -27,10 +29,18 @@ struct IndexCache {
 /// FOLDER/HASH-CLASS-SPLIT-, before the names of the files.
 std::string cache_base(const IndexCache& cache, const std::string& description, std::string_view class_name,
                        SplitName split);
-/// Whether BASEdescription.txt is there and says just that.
-bool holds_description(const std::string& base, const std::string& description);
-/// Writes it, as the last of the files: whoever sees it finds the others.
-void write_description(const std::string& base, const std::string& description);
+/// What stands before the names of a cache's files, and the names of its arrays.
+struct CachedFiles {
+  std::string base;
+  std::vector<std::string> arrays;
+};
+/// Whether the description is there and says just that.
+bool holds_description(const CachedFiles& files, const std::string& description);
+/// Whether the arrays have the checksums that were written with them; unset where there are none, as in Megatron-LM's
+/// caches. Throws IoError when an array cannot be read.
+std::optional<bool> checksums_agree(const CachedFiles& files);
+/// Writes checksums.txt and, as the last of the files, description.txt: whoever sees it finds the others.
+void write_description(const CachedFiles& files, const std::string& description);
 /// Runs `save`, which writes files; returns one line if they cannot be written, nothing if another run writes them.
 std::string keep_indices(const IndexCache& cache, const std::function<void()>& save);
 

@@ -194,7 +194,9 @@ TEST(BuildSplit, AllReferenceRecords) {
     }
     if (!record.contains("ok")) continue;
     std::vector<std::string> files;
-    for (const auto& item : std::filesystem::directory_iterator(folder / "")) files.push_back(item.path().filename());
+    for (const auto& item : std::filesystem::directory_iterator(folder / ""))
+      if (!item.path().filename().string().ends_with("-checksums.txt"))  // a file of our own
+        files.push_back(item.path().filename());
     std::sort(files.begin(), files.end());
     auto expected = record["ok"]["cache_files"].get<std::vector<std::string>>();
     std::sort(expected.begin(), expected.end());

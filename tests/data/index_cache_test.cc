@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 
@@ -156,7 +157,7 @@ TEST(IndexCache, NoDamagedEntryGetsThrough) {
   const auto built = [&] { return cached_gpt_index(cache, "made", SplitName::train, config, range, length, note); };
   const GptIndex right = built();
   ASSERT_TRUE(built().order.mapped());
-  const std::string path = folder / "c/" + data::md5("made") + "-GPTDataset-train-sample_index.npy";
+  const std::string base = folder / "c/" + data::md5("made") + "-GPTDataset-train-", path = base + "sample_index.npy";
   const std::string whole = read_file(path);
   const std::size_t header = whole.size() - 2 * 4 * 3001;
   for (std::size_t entry = 1; entry < 3000; entry += 37)
@@ -168,10 +169,37 @@ TEST(IndexCache, NoDamagedEntryGetsThrough) {
       std::memcpy(damaged.data() + header + 8 * entry, &document, 4);
       std::memcpy(damaged.data() + header + 8 * entry + 4, &offset, 4);
       write_file(path, damaged);
+      std::filesystem::remove(base + "checksums.txt");  // as in a cache of Megatron-LM
       const GptIndex again = built();
       EXPECT_FALSE(again.order.mapped()) << entry << " " << offset;
       expect_equal(again, right);
     }
+  // One bit anywhere, and two entries in each other's place.
+  for (const char* name : {"document_index.npy", "sample_index.npy", "shuffle_index.npy"}) {
+    const std::string undamaged = read_file(base + name);
+    for (const std::size_t place : {undamaged.size() / 3, undamaged.size() / 2, undamaged.size() - 1}) {
+      std::string damaged = undamaged;
+      damaged[place] = static_cast<char>(damaged[place] ^ 1);
+      write_file(base + name, damaged);
+      EXPECT_FALSE(built().order.mapped()) << name << " " << place;
+      EXPECT_EQ(read_file(base + name), undamaged);
+      EXPECT_TRUE(built().order.mapped());
+    }
+    std::string swapped = undamaged;
+    std::swap_ranges(swapped.end() - 8, swapped.end() - 4, swapped.end() - 4);
+    write_file(base + name, swapped);
+    EXPECT_FALSE(built().order.mapped()) << name;
+  }
+  // Without checksums an entry that stands twice is still no order.
+  const std::string order = read_file(base + "shuffle_index.npy");
+  write_file(base + "shuffle_index.npy", order.substr(0, order.size() - 4) + order.substr(order.size() - 8, 4));
+  std::filesystem::remove(base + "checksums.txt");
+  EXPECT_FALSE(built().order.mapped());
+  // A folder in a file's place is no cache.
+  std::filesystem::remove(base + "description.txt");
+  std::filesystem::create_directory(base + "description.txt");
+  expect_equal(built(), right);
+  EXPECT_NE(note, "");
 }
 
 TEST(IndexCache, AFolderThatCannotBeWrittenIsToldAndHarmless) {

@@ -26,8 +26,8 @@ struct CompletedProgram {
 };
 
 /// `order`: F and I of every rank. Each W comes as late as possible: when the next F would exceed the capacity or an I
-/// has (kept > 1), when it fits into the time until the next pass can start, or at the end. Nothing where even W at once exceeds the capacity,
-/// or where the order deadlocks.
+/// has (kept > 1), when it fits into the time until the next pass can start, or at the end. Nothing where even W at
+/// once exceeds the capacity, or where the order deadlocks.
 std::optional<CompletedProgram> complete_with_weights(const Program& order, const LazyWeights& rules);
 
 }  // namespace megatron::schedule

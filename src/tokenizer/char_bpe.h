@@ -26,9 +26,9 @@ struct BpeFile {
   static BpeFile read(const JsonNode& node);
 };
 
-/// `file` and `unreachable` must outlive the model. Characters that are unknown vanish if nothing stands for unknown, as
-/// in HuggingFace's library. Words are cut where no merge can join the two sides (joints.h); short parts that were seen
-/// are remembered. A word of n characters takes at most n log n.
+/// `file` and `unreachable` must outlive the model. Characters that are unknown vanish if nothing stands for unknown,
+/// as in HuggingFace's library. Words are cut where no merge can join the two sides (joints.h); short parts that were
+/// seen are remembered. A word of n characters takes at most n log n.
 std::unique_ptr<WordModel> make_char_bpe(const BpeFile& file, const Unreachable& unreachable);
 
 }  // namespace megatron::tokenizer

@@ -138,7 +138,7 @@ UpdateResult Optimizer::step(const UpdateInput& input) {
     return result;
   }
   const UpdateDecision decision = decide(input, global_squares(rank_, owned_, sharded_));
-  const UpdateResult result = result_of(decision);
+  UpdateResult result = result_of(decision);
   if (!decision.skip) apply(input, decision.scale);
   return result;
 }

@@ -97,7 +97,7 @@ TEST(MergeDatasets, RefusesWhatDoesNotFit) {
   const auto merge = [&](const std::vector<std::string>& inputs, bool modes = false, const char* to = "out") {
     return error_of([&] { merge_datasets(inputs, folder / to, modes); });
   };
-  EXPECT_NE(merge({folder / "a", folder / "wide"}).find("wide: holds int32 ids, expected uint16"), std::string::npos);
+  EXPECT_NE(merge({folder / "a", folder / "wide"}).find("wide: holds int32, expected uint16"), std::string::npos);
   EXPECT_NE(merge({folder / "a", folder / "modes"}).find("has modes; give --multimodal"), std::string::npos);
   EXPECT_NE(merge({folder / "a"}, true).find("has no modes, but --multimodal"), std::string::npos);
   EXPECT_NE(merge({folder / "a"}, false, "a").find("is one of the inputs"), std::string::npos);

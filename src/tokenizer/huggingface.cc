@@ -54,6 +54,10 @@ Files Files::read(const TokenizerOptions& options) {
   return files;
 }
 
+// "<｜begin▁of▁sentence｜>" and "<｜end▁of▁sentence｜>", with U+FF5C and U+2581.
+constexpr std::string_view kDeepSeekBegin = "<\xef\xbd\x9c\x62\x65gin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>";
+constexpr std::string_view kDeepSeekEnd = "<\xef\xbd\x9c\x65nd\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>";
+
 class HuggingFace final : public Tokenizer {
  public:
   HuggingFace(const TokenizerOptions& options, const Files& files) {
@@ -212,15 +216,8 @@ class HuggingFace final : public Tokenizer {
     if (!files.special_map.empty())
       beside.push_back(JsonNode::parse(files.special_map, folder + "/special_tokens_map.json"));
     bos_ = named_id(beside, "bos_token",
-                    {"<s>", "<|begin_of_text|>", "<|startoftext|>", "<bos>",
-                     "<\xef\xbd\x9c"
-                     "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
-                     "[CLS]"});
-    eod_ = named_id(beside, "eos_token",
-                    {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>",
-                     "<\xef\xbd\x9c"
-                     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
-                     "[SEP]"});
+                    {"<s>", "<|begin_of_text|>", "<|startoftext|>", "<bos>", kDeepSeekBegin, "[CLS]"});
+    eod_ = named_id(beside, "eos_token", {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", kDeepSeekEnd, "[SEP]"});
     pad_ = named_id(beside, "pad_token", {"<pad>", "[PAD]", "<|pad|>"}).value_or(-1);
   }
 

@@ -178,7 +178,7 @@ void StreamDecoder::forget(std::size_t text_size) {
 
 std::string StreamDecoder::finish() {
   const std::string text = tokenizer_.decode(ids_);
-  const std::string rest = text.substr(std::min(given_, text.size()));
+  std::string rest = text.substr(std::min(given_, text.size()));
   ids_.clear();
   given_ = 0;
   return rest;

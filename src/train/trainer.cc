@@ -367,7 +367,7 @@ void Trainer::fill_report() {
 /// With updates ahead, what was guessed is settled; else all is done now.
 optim::UpdateResult Trainer::update_weights(const StepReport& report) {
   if (parts_.post_validation() != nullptr) {
-    const optim::UpdateResult result = parts_.settle_update();
+    optim::UpdateResult result = parts_.settle_update();
     measure_->pause();
     parts_.share_corrected_values();
     measure_->resume();

@@ -18,8 +18,11 @@ namespace {
 
 void check_config(const PreprocessConfig& config, const tokenizer::Tokenizer& tokenizer) {
   if (config.append_eod && !tokenizer.eod())
-    throw ConfigError(
-        str_cat("--append-eod: append end-of-document asked, tokenizer ", tokenizer.type(), " has no such token"));
+    throw ConfigError(str_cat("--append-eod: append end-of-document asked, tokenizer ", tokenizer.type(),
+                              " has no such token",
+                              tokenizer.type() == "HuggingFaceTokenizer"
+                                  ? "; one that train-tokenizer learns has it with --special-tokens '<|endoftext|>'"
+                                  : ""));
   if (config.inputs.empty()) throw ConfigError("--input: no file is given");
   if (config.json_keys.empty()) throw ConfigError("--json-keys: no key is given");
   for (std::size_t i = 0; i < config.json_keys.size(); ++i)

@@ -262,4 +262,17 @@ void load_weights(RankParts& parts, const std::string& directory, std::int64_t i
   read_entries(parts, reader, false, folder_of(directory, iteration));
 }
 
+std::string earlier_run_warning(const spec::RunSpec& run) {
+  if (!run.checkpoint.save.has_value()) return "";
+  try {
+    const std::optional<std::int64_t> iteration = checkpoint::latest_iteration(*run.checkpoint.save);
+    if (!iteration) return "";
+    return str_cat("warning: --save ", *run.checkpoint.save, " holds iteration ", *iteration,
+                   " of an earlier run; this one starts at iteration 0 and will save over it. --load ",
+                   *run.checkpoint.save, " goes on with it");
+  } catch (const IoError&) {
+    return "";  // what cannot be read is no run to go on with
+  }
+}
+
 }  // namespace megatron::train

@@ -66,4 +66,7 @@ void check_room_to_save(RankParts& parts);
 /// Bytes that a checkpoint of this run takes on disk.
 std::int64_t checkpoint_bytes(RankParts& parts);
 
+/// What to say where a run that loads nothing saves into a folder with a checkpoint; empty: nothing.
+std::string earlier_run_warning(const spec::RunSpec& run);
+
 }  // namespace megatron::train

@@ -177,6 +177,7 @@ void Trainer::set_up() {
         parts_.rank(), parts_.model().parameters(), run_.numerics.seed,
         [this](nn::Parameter& parameter, const Tensor& values) { parts_.set_weights(parameter, values); });
     say(str_cat("weights initialised with seed ", run_.numerics.seed));
+    if (const std::string warning = earlier_run_warning(run_); !warning.empty()) say(warning);
   }
   const bool has_steps = spec::trains(run_.batch) && position_.iteration < total_iterations(run_);
   if (has_steps) claim_memory(parts_);

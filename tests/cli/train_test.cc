@@ -224,6 +224,11 @@ TEST(CliTrain, AResumedRunAppendsToTheLogAndEqualsTheStraightOne) {
     EXPECT_NEAR(resumed[i]["loss"].get<double>() / straight[i]["loss"].get<double>(), 1.0, i < 3 ? 0.0 : 1e-5);
     EXPECT_EQ(resumed[i]["lr"], straight[i]["lr"]);
   }
+  // The first command once more would begin anew in the folder of a finished run.
+  EXPECT_EQ(rest.out.find("of an earlier run"), std::string::npos);
+  const Finished anew = run(folder, tiny(folder, first));
+  EXPECT_NE(anew.out.find("holds iteration 6 of an earlier run; this one starts at iteration 0"), std::string::npos)
+      << anew.out;
 }
 
 TEST(CliTrain, ASignalSavesAndEndsWithItsStatus) {

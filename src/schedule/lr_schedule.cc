@@ -204,12 +204,16 @@ LrSchedule resume(const LrSchedule& own, const LrSchedule& saved, bool override_
   if (!use_checkpoint) {
     require_equal("--lr", own.max_lr, saved.max_lr);
     require_equal("--min-lr", own.min_lr, saved.min_lr);
-    require_equal("warm-up in samples", own.warmup_samples, saved.warmup_samples);
-    require_equal("decay in samples", own.decay_samples, saved.decay_samples);
+    require_equal("warm-up in samples (--lr-warmup-iters, --lr-warmup-samples)", own.warmup_samples,
+                  saved.warmup_samples);
+    require_equal(
+        "decay in samples (--lr-decay-iters or --lr-decay-samples; not given, --train-iters or --train-samples)",
+        own.decay_samples, saved.decay_samples);
     require_equal("--lr-decay-style", own.style, saved.style);
     require_equal("--start-weight-decay", own.start_weight_decay, saved.start_weight_decay);
     require_equal("--end-weight-decay", own.end_weight_decay, saved.end_weight_decay);
-    require_equal("weight-decay length in samples", own.weight_decay_samples, saved.weight_decay_samples);
+    require_equal("weight-decay length in samples (--train-iters or --train-samples)", own.weight_decay_samples,
+                  saved.weight_decay_samples);
     require_equal("--weight-decay-incr-style", own.weight_decay_style, saved.weight_decay_style);
     return own;
   }

@@ -37,8 +37,7 @@ std::optional<std::int64_t> iteration_to_load(const spec::CheckpointSpec& spec) 
     throw IoError(str_cat(*spec.load,
                           ": holds checkpoints but no latest_checkpointed_iteration.txt: name one with "
                           "--ckpt-step, or leave --load out to start anew"));
-  if (spec.exit_on_missing_checkpoint)
-    throw IoError(str_cat(*spec.load, ": holds no checkpoint"));
+  if (spec.exit_on_missing_checkpoint) throw IoError(str_cat(*spec.load, ": holds no checkpoint"));
   return std::nullopt;
 }
 

@@ -1,6 +1,7 @@
 #include "cli/argument_parser.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/check.h"
 #include "config/nearest.h"
@@ -102,6 +103,11 @@ std::optional<std::int64_t> ArgumentParser::parse_integer(const std::string& nam
   else
     return value;
   return {};
+}
+
+int refuse(const std::vector<std::string>& errors) {
+  for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
+  return 2;
 }
 
 }  // namespace megatron::cli

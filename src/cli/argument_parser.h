@@ -47,4 +47,7 @@ class ArgumentParser {
   std::vector<std::string> given_, errors_;
 };
 
+/// Prints the mistakes, one line each; the exit status of a command that ends with them.
+int refuse(const std::vector<std::string>& errors);
+
 }  // namespace megatron::cli

@@ -59,10 +59,7 @@ int bench_data(Arguments args) {
   if (threads > 512) errors.push_back(str_cat("--threads ", threads, ": must be at most 512"));
   const auto begin_load = std::chrono::steady_clock::now();
   const auto tokenizer = tokenizer_arguments.create(parser, errors);
-  if (!errors.empty()) {
-    for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
-    return 2;
-  }
+  if (!errors.empty()) return refuse(errors);
   const auto seconds_since = [](std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };

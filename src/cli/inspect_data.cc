@@ -234,10 +234,7 @@ int inspect_data(Arguments args) {
   complete(parser, request, errors);
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   if (!request.tokenizer.type.empty()) tokenizer = request.tokenizer.create(parser, errors);
-  if (!errors.empty()) {
-    for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
-    return 2;
-  }
+  if (!errors.empty()) return refuse(errors);
   const auto prefixes = data::parse_blend(data::resolve_data_paths(request.spec).data_path, "--data-path").prefixes;
   if (names_values(prefixes)) return inspect_values(prefixes, request.json);
   data::BuildOptions options;

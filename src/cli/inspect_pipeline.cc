@@ -195,8 +195,8 @@ int show_run(Arguments args) {
   check_size(p.pipeline_parallel, m, p.virtual_chunks,
              str_cat("--global-batch-size ", run.spec.batch.global_batch_size));
   ReportOptions options = read_report_options(run.own, p.placement());
-  if (run.own.count("--stash-kept-after-input-grad") == 0 && p.schedule == PipelineSchedule::zb_auto)
-    options.kept_after_input_grad = schedule::kept_after_input_grad(run.spec);
+  if (run.own.count("--stash-kept-after-input-grad") == 0)
+    options.kept_after_input_grad = schedule::searched_stash_weight(run.spec);
   if (!options.times_given)
     for (int stage = 0; stage < p.placement().num_stages(); ++stage) {
       const auto rank = static_cast<std::size_t>(p.placement().rank_of(stage));

@@ -30,11 +30,6 @@ Cuts PREFIX.bin/.idx between documents.
   --split S             shares such as 969,30,1: writes P_train, P_valid and P_test
   --parts N             writes P_00000, P_00001, ... with equal numbers of documents)";
 
-int refuse(const std::vector<std::string>& errors) {
-  for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
-  return 2;
-}
-
 void print(const data::WrittenDataset& written) {
   std::printf("wrote %s.bin and .idx: %lld documents, %lld sequences, %lld tokens\n", written.prefix.c_str(),
               static_cast<long long>(written.documents), static_cast<long long>(written.sequences),

@@ -163,10 +163,7 @@ int run_preprocess(Arguments args) {
   if (request.config.inputs.empty()) errors.emplace_back("--input: is required");
   if (request.config.output_prefix.empty()) errors.emplace_back("--output-prefix: is required");
   const auto tokenizer = request.tokenizer.create(parser, errors);
-  if (!errors.empty()) {
-    for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
-    return 2;
-  }
+  if (!errors.empty()) return refuse(errors);
   request.config.workers = static_cast<int>(std::min<std::int64_t>(request.workers, 1024));
   request.config.resume_bytes = request.resume_megabytes * 1'000'000;
   request.config.encode = request.tokenizer.encode_options();

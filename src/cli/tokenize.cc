@@ -210,10 +210,7 @@ int run_tokenize(Arguments args) {
   for (const char* name : {"--explain", "--parse-special", "--text-ends"})
     if (request.decode && parser.given(name)) errors.push_back(str_cat(name, ": has no meaning with --decode"));
   const auto tokenizer = request.tokenizer.create(parser, errors);
-  if (!errors.empty()) {
-    for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
-    return 2;
-  }
+  if (!errors.empty()) return refuse(errors);
   Conversion conversion(request, *tokenizer, format, request.tokenizer.encode_options());
   convert_all(request, conversion);
   return 0;

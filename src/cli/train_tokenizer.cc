@@ -136,13 +136,6 @@ std::vector<std::string> parse(Arguments args, Request& request) {
   return errors;
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  data::OutputFile file(path.string());
-  file.write(std::as_bytes(std::span(text)));
-  file.sync();
-  file.commit();
-}
-
 /// A folder that cannot be written is better known before the text is read than after it.
 void make_folder(const std::string& path) {
   std::error_code error;
@@ -176,9 +169,10 @@ void learn_bpe(const Request& request) {
   if (counts.counts().empty()) throw IoError(str_cat(request.corpus.inputs[0], ": the input holds no text"));
   const tokenizer::TrainedBpe bpe = tokenizer::train_bpe(counts, request.bpe);
   const std::filesystem::path folder = request.output;
-  write_file(folder / "vocab.json", tokenizer::vocab_json(bpe));
-  write_file(folder / "merges.txt", tokenizer::merges_txt(bpe));
-  write_file(folder / "tokenizer.json", tokenizer::tokenizer_json(bpe, request.bpe.special_tokens.size(), pattern));
+  data::write_whole_file((folder / "vocab.json").string(), tokenizer::vocab_json(bpe));
+  data::write_whole_file((folder / "merges.txt").string(), tokenizer::merges_txt(bpe));
+  data::write_whole_file((folder / "tokenizer.json").string(),
+                         tokenizer::tokenizer_json(bpe, request.bpe.special_tokens.size(), pattern));
   std::printf("%zu tokens, %zu merges from %zu different words in %.1f s%s\n", bpe.tokens.size(), bpe.merges.size(),
               counts.counts().size(), progress.seconds(),
               std::ssize(bpe.tokens) < request.bpe.vocab_size ? "; no more pairs to merge" : "");
@@ -193,7 +187,7 @@ void learn_sentencepiece(const Request& request) {
     return reader.next(text);
   });
   const std::filesystem::path path = std::filesystem::path(request.output) / "tokenizer.model";
-  write_file(path, model);
+  data::write_whole_file(path.string(), model);
   tokenizer::TokenizerOptions options;
   options.tokenizer_model = path.string();
   const auto pieces = tokenizer::create_tokenizer(request.tokenizer_type, options)->vocab_size();
@@ -210,8 +204,7 @@ int run_train_tokenizer(Arguments args) {
     std::puts(kHelp);
     return 0;
   }
-  for (const std::string& error : errors) std::fprintf(stderr, "%s\n", error.c_str());
-  if (!errors.empty()) return 2;
+  if (!errors.empty()) return refuse(errors);
   make_folder(request.output);
   learns_sentencepiece(request) ? learn_sentencepiece(request) : learn_bpe(request);
   return 0;

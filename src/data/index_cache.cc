@@ -140,13 +140,6 @@ std::optional<std::string> text_of(const std::string& path) {
   }
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  OutputFile file(path);
-  file.write(std::as_bytes(std::span(text)));
-  file.sync();
-  file.commit();
-}
-
 /// A line per array: its name and digest.
 std::string checksums(const CachedFiles& files) {
   std::string text;
@@ -177,8 +170,8 @@ std::optional<bool> checksums_agree(const CachedFiles& files) {
 }
 
 void write_description(const CachedFiles& files, const std::string& description) {
-  write_text(files.base + "checksums.txt", checksums(files));
-  write_text(files.base + "description.txt", description);
+  write_whole_file(files.base + "checksums.txt", checksums(files));
+  write_whole_file(files.base + "description.txt", description);
 }
 
 std::string keep_indices(const IndexCache& cache, const std::function<void()>& save) {

@@ -103,6 +103,13 @@ void OutputFile::commit() {
   committed_ = true;
 }
 
+void write_whole_file(const std::string& path, std::string_view text) {
+  OutputFile file(path);
+  file.write(std::as_bytes(std::span(text)));
+  file.sync();
+  file.commit();
+}
+
 void sync_folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);

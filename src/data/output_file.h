@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/check.h"
@@ -63,6 +64,9 @@ class OutputFile {
   std::int64_t size_ = 0;
   std::vector<std::byte> buffer_;
 };
+
+/// A whole file at once: temporary name, sync, rename. Throws as OutputFile.
+void write_whole_file(const std::string& path, std::string_view text);
 
 /// Syncs the folder that holds `path`, so that a rename inside it is on disk.
 void sync_folder_of(const std::string& path);

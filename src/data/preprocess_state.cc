@@ -84,11 +84,8 @@ void save_state(const std::string& output_prefix, const std::string& key, const 
     json["writers"].push_back({writer.sequences, writer.tokens, writer.boundaries});
   // Names of files may hold any bytes.
   const std::string text = json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  OutputFile file(state_path(output_prefix));
-  file.write(std::as_bytes(std::span(text)));
-  file.sync();
-  file.commit();
-  sync_folder_of(file.path());
+  write_whole_file(state_path(output_prefix), text);
+  sync_folder_of(state_path(output_prefix));
 }
 
 void remove_state(const std::string& output_prefix) { ::unlink(state_path(output_prefix).c_str()); }

@@ -123,10 +123,7 @@ std::string content_digest_of(const RawTextConfig& config, const std::vector<std
   if (known.size() == 32) return known;
   known = content_of(files, config.workers);
   try {
-    OutputFile file(memo);
-    file.write(std::as_bytes(std::span(known)));
-    file.sync();
-    file.commit();
+    write_whole_file(memo, known);
   } catch (const FileBusy&) {
     // Another run remembers the same.
   }

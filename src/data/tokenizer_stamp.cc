@@ -59,12 +59,7 @@ std::optional<std::string> read_stamp(const std::string& prefix) {
   return std::string(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
 }
 
-void write_stamp(const std::string& prefix, const std::string& text) {
-  OutputFile file(stamp_path(prefix));
-  file.write(std::as_bytes(std::span(text)));
-  file.sync();
-  file.commit();
-}
+void write_stamp(const std::string& prefix, const std::string& text) { write_whole_file(stamp_path(prefix), text); }
 
 void publish_with_stamp(IndexedDatasetWriter& writer, const std::string& prefix,
                         const std::optional<std::string>& text) {

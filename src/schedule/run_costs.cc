@@ -151,8 +151,7 @@ Peak training_peak(const spec::RunSpec& run, const StepProgram& step, int rank) 
 std::vector<StepProgram> programs_of(const spec::RunSpec& run) {
   const spec::ParallelSpec& p = run.parallel;
   const std::int64_t count = micro_batches_to_follow(p, run.batch.num_micro_batches);
-  const bool weighs = p.schedule == spec::PipelineSchedule::zb_auto || p.schedule == spec::PipelineSchedule::from_file;
-  const double kept = weighs ? kept_after_input_grad(run) : 1.0;
+  const double kept = searched_stash_weight(run);
   std::vector<StepProgram> programs;
   programs.emplace_back(training_program(p, count, kept));
   if (!measures_passes(p) || spec::train_iterations(run.batch).value_or(kLastMeasuredStep + 1) <= kLastMeasuredStep)
@@ -212,6 +211,10 @@ double kept_after_input_grad(const spec::RunSpec& run) {
         kept = std::max(kept, static_cast<double>(layers.kept_for_weights) / static_cast<double>(layers.stash));
     }
   return kept;
+}
+
+double searched_stash_weight(const spec::RunSpec& run) {
+  return run.parallel.schedule == spec::PipelineSchedule::zb_auto ? kept_after_input_grad(run) : 1.0;
 }
 
 RunCosts run_costs(const spec::RunSpec& run) {

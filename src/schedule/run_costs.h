@@ -26,6 +26,9 @@ RunCosts run_costs(const spec::RunSpec& run);
 /// apart. Above 1 where recompute keeps little from F to I. `run` as for run_costs.
 double kept_after_input_grad(const spec::RunSpec& run);
 
+/// The same where the run's schedule is searched (zb-auto); 1 for others, which weigh no stash by it.
+double searched_stash_weight(const spec::RunSpec& run);
+
 /// Largest bytes at one time of what goes through the passes of a rank with this list (communication included in it),
 /// and of the messages: stashes and what waits for W, results that wait for their send or for a stage on the same
 /// rank, messages that have come or have been posted ahead, and the passes themselves. `passes`: by chunk.

@@ -49,7 +49,7 @@ double simulated(const spec::RunSpec& run, const double* stages) {
     durations.of_stage.push_back({t[0], t[1] > 0.0 ? t[1] : t[3], t[2]});
   }
   return schedule::simulate(
-             schedule::training_passes(run.parallel, run.batch.num_micro_batches, schedule::kept_after_input_grad(run)),
+             schedule::training_passes(run.parallel, run.batch.num_micro_batches, schedule::searched_stash_weight(run)),
              durations)
       .bubble_rate();
 }

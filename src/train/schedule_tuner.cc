@@ -27,9 +27,10 @@ std::string milliseconds(double seconds) { return str_cat(1e3 * seconds, " ms");
 }  // namespace
 
 ScheduleTuner::ScheduleTuner(RankParts& parts)
-    : parts_(parts), parallel_(parts.run().parallel), measures_(schedule::measures_passes(parallel_)) {
-  if (parallel_.schedule == spec::PipelineSchedule::zb_auto) kept_ = schedule::kept_after_input_grad(parts.run());
-}
+    : parts_(parts),
+      parallel_(parts.run().parallel),
+      kept_(schedule::searched_stash_weight(parts.run())),
+      measures_(schedule::measures_passes(parallel_)) {}
 
 std::vector<schedule::Instruction> ScheduleTuner::program(std::int64_t num_micro_batches) {
   const bool measured = !measures_ && steps_ > 0 && parallel_.schedule == spec::PipelineSchedule::zb_auto;

@@ -43,7 +43,7 @@ class ScheduleTuner {
 
   RankParts& parts_;
   spec::ParallelSpec parallel_;
-  double kept_ = 1.0;  // schedule::kept_after_input_grad, where zb-auto searches
+  double kept_;  // what a stash weighs between I and W where zb-auto searches
   bool measures_;
   std::int64_t steps_ = 0;
   std::size_t repeatable_ = 0;
